@@ -1,0 +1,1 @@
+"""Search over z with all networks frozen."""

@@ -1,0 +1,66 @@
+"""The command line: one file per command, each a thin call into the library.
+
+Commands are listed as ``module:function`` and imported only when called, so that ``zol --help`` is
+instant. tyro turns a function's signature and docstring into its options and help.
+"""
+
+import sys
+from importlib import import_module
+
+from zol.errors import ZolError, unknown_name
+
+# name: (where, what it does in one line)
+COMMANDS: dict[str, tuple[str, str]] = {}
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Entry point of the ``zol`` command."""
+    words = sys.argv[1:] if argv is None else argv
+    try:
+        _run(words)
+    except ZolError as error:
+        print(f"zol: {error}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        print("\nzol: stopped; everything finished so far is saved", file=sys.stderr)
+        sys.exit(130)
+
+
+def _run(words: list[str]) -> None:
+    if not words or words[0] in ("-h", "--help", "help"):
+        print(_overview(""))
+        return
+    if words[0] == "--version":
+        import zol
+
+        print(f"zol {zol.__version__}")
+        return
+    for depth in (2, 1):
+        name = " ".join(words[:depth])
+        if name in COMMANDS:
+            import tyro
+
+            module, function = COMMANDS[name][0].split(":")
+            tyro.cli(getattr(import_module(module), function), prog=f"zol {name}", args=words[depth:])
+            return
+    if any(name.startswith(words[0] + " ") for name in COMMANDS):
+        if len(words) > 1 and not words[1].startswith("-"):
+            raise ZolError(unknown_name("command", " ".join(words[:2]), COMMANDS))
+        print(_overview(words[0] + " "))
+        return
+    raise ZolError(unknown_name("command", words[0], COMMANDS))
+
+
+def _overview(prefix: str) -> str:
+    rows = [f"  {name:<18} {summary}" for name, (_, summary) in COMMANDS.items() if name.startswith(prefix)]
+    return "\n".join(
+        [
+            "zol: from reward-free data to the best behaviour a pretrained model already knows.",
+            "",
+            f"usage: zol {prefix}COMMAND [options]",
+            "",
+            *rows,
+            "",
+            "zol COMMAND --help explains a command and all its options.",
+        ]
+    )

@@ -1,0 +1,31 @@
+"""How zol says that something is wrong: what was given, what was expected, how to fix it."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class ZolError(Exception):
+    """Every error a user can cause. The command line prints its text alone, without a traceback."""
+
+
+class DataError(ZolError, ValueError):
+    """Arrays, files or datasets that are not what they should be."""
+
+
+class CheckpointError(ZolError, ValueError):
+    """A checkpoint that cannot be read, or does not belong to what it is used with."""
+
+
+class MissingExtra(ZolError, ImportError):
+    """An optional dependency is needed and not installed."""
+
+    def __init__(self, package: str, extra: str, purpose: str) -> None:
+        super().__init__(f"{purpose} needs {package}, which is not installed: pip install 'zol[{extra}]'")
+
+
+def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:
+    """One sentence about a name nobody knows, with the nearest one that exists."""
+    names = sorted(known)
+    near = get_close_matches(name, names, n=1, cutoff=0.5)
+    hint = f"did you mean '{near[0]}'? " if near else ""
+    return f"no {kind} called '{name}'; {hint}known: {', '.join(names)}"

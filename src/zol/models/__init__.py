@@ -1,0 +1,1 @@
+"""What pretraining learns: F, B and a policy for every latent z."""

@@ -1,0 +1,38 @@
+"""The soft indicator from which the control suites build their rewards."""
+
+import math
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+
+def tolerance(
+    x: Tensor,
+    low: float,
+    high: float = math.inf,
+    *,
+    margin: float = 0.0,
+    shape: Literal["gaussian", "linear", "quadratic"] = "gaussian",
+    at_margin: float = 0.1,
+) -> Tensor:
+    """1 where ``low ≤ x ≤ high``, falling to ``at_margin`` at distance ``margin`` outside.
+
+    With d = distance to the nearest bound / margin and v = ``at_margin``:
+    gaussian exp(ln(v)·d²); linear max(0, 1 − (1−v)·d); quadratic max(0, 1 − (1−v)·d²).
+    ``margin=0`` is the plain indicator.
+    """
+    if low > high:
+        raise ValueError(f"tolerance needs low ≤ high, got [{low}, {high}]")
+    inside = (x >= low) & (x <= high)
+    if margin == 0.0:
+        return inside.to(x.dtype)
+    if margin < 0.0:
+        raise ValueError(f"tolerance needs margin ≥ 0, got {margin}")
+    d = torch.where(x < low, low - x, x - high) / margin
+    # Inside, d may be −inf (an open bound); the value there is 1 whatever d is, so keep it harmless.
+    d = torch.where(inside, torch.zeros_like(d), d)
+    if shape == "gaussian":
+        return torch.exp(math.log(at_margin) * d.square())
+    drop = (1.0 - at_margin) * (d if shape == "linear" else d.square())
+    return (1.0 - drop).clamp_min(0.0)

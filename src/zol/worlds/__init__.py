@@ -1,0 +1,1 @@
+"""Where behaviour happens: batched simulators."""
