@@ -1,0 +1,122 @@
+"""The model contract: what test time needs of a behavioural foundation model, and no more.
+
+Anything that offers five methods and a few facts is a citizen: it can be prompted, its density ratio
+can be read, ZOL can search its latents, and it can be rolled out. Leading dimensions are free and
+broadcast, so *tasks × start states* is one call:
+
+    starts [S, D],  z [T, 1, d]  →  act [T, S, A]  →  forward [P, T, S, d]
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+
+from zol.errors import CheckpointError
+
+
+@dataclass(frozen=True)
+class Measure:
+    """Which successor measure a model learned; :mod:`zol.measure` is the one place that reads it.
+
+    ``normalised``: M carries the factor 1 − γ already (total mass 1 instead of 1/(1 − γ)).
+    ``begins``: the sum Σ_t γ^t counts ``"next"`` states s_{t+1} (Meta's code, our default) or the
+    ``"current"`` ones s_t, beginning with s_0 itself (the paper's equation).
+    """
+
+    normalised: bool = False
+    begins: Literal["next", "current"] = "next"
+
+    def scale(self, discount: float) -> float:
+        """The factor that turns F·B into a ratio of distributions."""
+        return 1.0 if self.normalised else 1.0 - discount
+
+
+@runtime_checkable
+class Model(Protocol):
+    """Five methods and the facts needed to interpret them. Observations are raw, never normalised."""
+
+    obs_dim: int
+    action_dim: int
+    z_dim: int
+    discount: float
+    measure: Measure
+
+    def backward(self, obs: Tensor) -> Tensor:
+        """B(s): ``[..., D] → [..., d]``."""
+
+    def forward(self, obs: Tensor, z: Tensor, action: Tensor) -> Tensor:
+        """F(s, a, z) of every ensemble member: ``[P, ..., d]``."""
+
+    def act(self, obs: Tensor, z: Tensor) -> Tensor:
+        """The mean action of π_z in [−1, 1], differentiable in z: ``[..., A]``."""
+
+    def project(self, z: Tensor) -> Tensor:
+        """Π(z): the nearest latent of the kind seen in training."""
+
+
+class Learner(Protocol):
+    """What :mod:`zol.train` needs to pretrain a model: one update, and a state that can be resumed."""
+
+    model: Any  # a Model that is also a torch module
+
+    def update(self, batch: Any, generator: torch.Generator) -> Mapping[str, Tensor]:
+        """One step on a batch of transitions; returns the numbers worth watching."""
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Everything beyond the model that an exact resume needs: targets and optimisers, as tensors."""
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """The inverse of :meth:`state_dict`."""
+
+
+def model_hash(model: torch.nn.Module) -> str:
+    """A short hash of all weights: the identity a latent is tied to."""
+    digest = hashlib.blake2b(digest_size=12)
+    for name, tensor in sorted(model.state_dict().items()):
+        value = tensor.detach().cpu().contiguous()
+        digest.update(json.dumps([name, str(value.dtype), list(value.shape)]).encode())
+        digest.update(value.reshape(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
+
+
+@dataclass(frozen=True)
+class Latent:
+    """A latent and where it came from, so that it can never steer another model's policy unnoticed."""
+
+    z: Tensor  # [d]
+    model: str  # hash of the weights it was made for
+    task: str
+    method: str
+    data: str = ""  # fingerprint of the sample it was computed from
+    config: Mapping[str, Any] = field(default_factory=dict)
+    estimate: float | None = None  # offline estimate of the mean reward per step, not a measured return
+    diagnostics: Mapping[str, float] = field(default_factory=dict)
+
+    def require(self, model_identity: str) -> Tensor:
+        """z, after checking that it belongs to the model with this hash."""
+        if self.model != model_identity:
+            raise CheckpointError(
+                f"this latent ({self.method}, task '{self.task}') was made for model {self.model}, "
+                f"not for {model_identity}: prompt or adapt again with the model you want to run"
+            )
+        return self.z
+
+    def save(self, path: str | Path) -> None:
+        """Write the latent as one JSON file."""
+        facts = asdict(self) | {"z": self.z.tolist(), "config": dict(self.config)}
+        Path(path).write_text(json.dumps(facts, indent=2) + "\n")
+
+    @staticmethod
+    def load(path: str | Path) -> "Latent":
+        """Read a latent that :meth:`save` wrote."""
+        try:
+            facts = json.loads(Path(path).read_text())
+            return Latent(**(facts | {"z": torch.tensor(facts["z"], dtype=torch.float32)}))
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            raise CheckpointError(f"{path} is not a latent written by zol: {error}") from error

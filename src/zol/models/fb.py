@@ -1,0 +1,310 @@
+r"""Forward–Backward representations (Touati & Ollivier 2021; Touati et al. 2023; Tirinzoni et al. 2025).
+
+FB factorises the successor measure of every policy π_z with respect to the data's next states ρ,
+
+    M^{π_z}(s, a, ds') = Σ_t γ^t Pr(s_{t+1} ∈ ds' | s, a, π_z)  ≈  F(s, a, z)ᵀ B(s') ρ(ds'),
+    π_z(s) = argmax_a F(s, a, z)ᵀ z.
+
+With i and j running over the N rows of a batch, s'_j as the goal of column j and F̄, B̄ the slow targets:
+
+    L = ½ mean_{i≠j} (F_iᵀB_j − γ_i F̄'_iᵀB̄_j)²  −  mean_i F_iᵀB_i
+        + c_⊥ [½ mean_{i≠j} (B_iᵀB_j)² − mean_i B_iᵀB_i]
+    γ_i = γ·(1 − terminated_i)
+
+summed over ensemble members. The first line needs N² products only on paper: see :func:`gram_loss`.
+
+Differences from the reference code, with reasons, are listed in docs/fb.md.
+"""
+
+from collections.abc import Mapping
+from copy import deepcopy
+from typing import NamedTuple
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from zol.config import Config
+from zol.data import Batch
+from zol.models.base import Measure
+from zol.models.learning import Adam, frozen, move_towards, named_state, restore_state
+from zol.models.nets import Actor, BackwardMap, ForwardMap, Normaliser, initialise, unit
+
+
+class FBConfig(Config):
+    """Sizes and settings of an FB model. The defaults train on a CPU; docs/fb.md lists the published ones."""
+
+    obs_dim: int = Field(gt=0)
+    """columns of an observation"""
+    action_dim: int = Field(gt=0)
+    """columns of an action"""
+    z_dim: int = Field(50, gt=1)
+    """d: rank of the factorisation and size of a latent"""
+    discount: float = Field(0.98, gt=0, lt=1)
+    """γ"""
+    hidden: int = Field(256, gt=1)
+    """width of F and of the actor"""
+    hidden_layers: int = Field(1, ge=1)
+    """hidden layers of F and of the actor after their towers"""
+    embedding_layers: int = Field(2, ge=2)
+    """layers of each input tower"""
+    residual: bool = False
+    """residual blocks instead of plain layers in F and actor"""
+    backward_hidden: int = Field(256, gt=0)
+    """width of B"""
+    backward_layers: int = Field(2, ge=0)
+    """hidden layers of B"""
+    backward_norm: bool = True
+    """put B on the sphere of radius √d"""
+    members: int = Field(2, ge=1)
+    """P: forward maps in the ensemble"""
+    normalise_obs: bool = False
+    """normalise observations by running statistics"""
+
+    learning_rate: float = Field(1e-4, gt=0)
+    """of F and the actor"""
+    backward_learning_rate: float = Field(1e-4, gt=0)
+    """of B"""
+    actor_learning_rate: float = Field(1e-4, gt=0)
+    """of the actor"""
+    target_rate: float = Field(0.01, gt=0, le=1)
+    """τ: how fast the targets follow"""
+    orthonormality: float = Field(1.0, ge=0)
+    """c_⊥"""
+    q_loss: float = Field(0.0, ge=0)
+    """weight of the loss on F·z; 0 leaves it out"""
+    goal_share: float = Field(0.5, ge=0, le=1)
+    """share of training latents that are B(s') of random states; the rest are uniform on the sphere"""
+    pessimism: float = Field(0.0, ge=0)
+    """of the target measure; 0.5 with two members is their minimum. Above 0 the N×N form is used"""
+    actor_pessimism: float = Field(0.0, ge=0)
+    """of the actor's Q"""
+    action_std: float = Field(0.2, gt=0)
+    """standard deviation of the noise on training actions"""
+    action_noise_clip: float = Field(0.3, gt=0)
+    """that noise is clipped to ± this"""
+
+
+class FB(nn.Module):
+    """The pretrained model: F, B, π_z and the observation normaliser. Satisfies ``zol.models.Model``."""
+
+    kind = "fb"
+
+    def __init__(self, config: FBConfig, generator: torch.Generator | None = None) -> None:
+        super().__init__()
+        c = config
+        self.config = c
+        self.measure = Measure()
+        shape = {"hidden": c.hidden, "layers": c.hidden_layers, "embedding_layers": c.embedding_layers}
+        self.forward_map = ForwardMap(
+            c.obs_dim, c.action_dim, c.z_dim, c.z_dim, members=c.members, residual=c.residual, **shape
+        )
+        self.backward_map = BackwardMap(
+            c.obs_dim, c.z_dim, hidden=c.backward_hidden, layers=c.backward_layers, norm=c.backward_norm
+        )
+        self.actor = Actor(c.obs_dim, c.action_dim, c.z_dim, residual=c.residual, **shape)
+        self.normaliser = Normaliser(c.obs_dim) if c.normalise_obs else nn.Identity()
+        initialise(self, generator if generator is not None else torch.Generator().manual_seed(0))
+
+    @property
+    def obs_dim(self) -> int:
+        """Columns of an observation."""
+        return self.config.obs_dim
+
+    @property
+    def action_dim(self) -> int:
+        """Columns of an action."""
+        return self.config.action_dim
+
+    @property
+    def z_dim(self) -> int:
+        """Size of a latent."""
+        return self.config.z_dim
+
+    @property
+    def discount(self) -> float:
+        """The discount of the successor measure."""
+        return self.config.discount
+
+    def backward(self, obs: Tensor) -> Tensor:
+        """B(s), ``[..., d]``."""
+        out: Tensor = self.backward_map(self.normaliser(obs))
+        return out
+
+    def forward(self, obs: Tensor, z: Tensor, action: Tensor) -> Tensor:
+        """F(s, a, z), ``[P, ..., d]``."""
+        out: Tensor = self.forward_map(self.normaliser(obs), z, action)
+        return out
+
+    def act(self, obs: Tensor, z: Tensor) -> Tensor:
+        """The mean action of π_z, ``[..., A]``."""
+        out: Tensor = self.actor(self.normaliser(obs), z)
+        return out
+
+    def project(self, z: Tensor) -> Tensor:
+        """√d · z/‖z‖."""
+        return unit(z)
+
+
+class Loss(NamedTuple):
+    """A value to minimise and the named terms it is made of."""
+
+    value: Tensor
+    terms: dict[str, Tensor]
+
+
+def gram_loss(F: Tensor, B: Tensor, target_F: Tensor, target_B: Tensor, gamma: Tensor) -> Loss:
+    """The measure loss in O(N d²), exactly. F [P,N,d], B [N,d], target_F [N,d] (ensemble mean), γ [N].
+
+    With G_i = γ_i F̄_i the square expands into traces of d×d Gram matrices,
+
+        Σ_ij (F_iᵀB_j − G_iᵀB̄_j)² = ⟨FᵀF, BᵀB⟩ − 2⟨FᵀG, BᵀB̄⟩ + ⟨GᵀG, B̄ᵀB̄⟩,
+
+    from which the diagonal is taken off row by row. It needs a target that is linear in the ensemble.
+    """
+    n = len(B)
+    G = gamma.unsqueeze(-1) * target_F
+    squares = ((F.mT @ F) * (B.mT @ B)).sum()
+    crossed = ((F.mT @ G) * (B.mT @ target_B)).sum()
+    targets = F.shape[0] * ((G.mT @ G) * (target_B.mT @ target_B)).sum()
+    diagonal = (F * B).sum(-1)  # [P, N]
+    target_diagonal = (G * target_B).sum(-1)  # [N]
+    off = squares - 2 * crossed + targets - (diagonal - target_diagonal).square().sum()
+    return _measure_loss(0.5 * off / (n * (n - 1)), diagonal)
+
+
+def dense_loss(F: Tensor, B: Tensor, target: Tensor, gamma: Tensor) -> Loss:
+    """The same loss with the N×N matrices written out; target [N,N] may be any function of the ensemble."""
+    n = len(B)
+    M = torch.einsum("pid,jd->pij", F, B)
+    error = M - gamma.unsqueeze(-1) * target
+    diagonal = error.diagonal(dim1=-2, dim2=-1)
+    off = error.square().sum() - diagonal.square().sum()
+    return _measure_loss(0.5 * off / (n * (n - 1)), M.diagonal(dim1=-2, dim2=-1))
+
+
+def _measure_loss(off_diagonal: Tensor, diagonal: Tensor) -> Loss:
+    attraction = diagonal.mean(-1).sum()
+    terms = {"off_diagonal": off_diagonal, "diagonal": attraction}
+    return Loss(off_diagonal - attraction, {name: term.detach() for name, term in terms.items()})
+
+
+def orthonormality_loss(B: Tensor) -> Tensor:
+    """½ mean_{i≠j} (B_iᵀB_j)² − mean_i B_iᵀB_i, which pulls E[B Bᵀ] towards the identity; O(N d²)."""
+    n = len(B)
+    lengths = B.square().sum(-1)
+    off = (B.mT @ B).square().sum() - lengths.square().sum()
+    return 0.5 * off / (n * (n - 1)) - lengths.mean()
+
+
+def pessimistic(x: Tensor, penalty: float) -> Tensor:
+    """mean_P(x) − penalty · mean_{i≠j} |x_i − x_j| over the ensemble dimension 0."""
+    members = x.shape[0]
+    if penalty == 0.0 or members == 1:
+        return x.mean(0)
+    spread = (x.unsqueeze(0) - x.unsqueeze(1)).abs().sum((0, 1)) / (members * (members - 1))
+    return x.mean(0) - penalty * spread
+
+
+def q_loss(F: Tensor, B: Tensor, z: Tensor, target_F: Tensor, gamma: Tensor, penalty: float) -> Tensor:
+    """½ Σ_P MSE(Fᵀz, r̂ + γ Q̄) with r̂ = B·(BᵀB/N)⁻¹z, the reward that z stands for. target_F [P,N,d]."""
+    with torch.no_grad():
+        covariance = B.mT @ B / len(B)
+        reward = (torch.linalg.solve(covariance, B, left=False) * z).sum(-1)
+        target = reward + gamma * pessimistic((target_F * z).sum(-1), penalty)
+    error: Tensor = (F * z).sum(-1) - target  # [P, N]
+    return 0.5 * error.square().mean(-1).sum()
+
+
+class FBLearner:
+    """Trains an :class:`FB`: target networks, three Adam optimisers and the update."""
+
+    def __init__(self, model: FB) -> None:
+        self.model = model
+        c = model.config
+        self.target_forward = deepcopy(model.forward_map).requires_grad_(False)
+        self.target_backward = deepcopy(model.backward_map).requires_grad_(False)
+        self.forward_optimiser = Adam(model.forward_map.parameters(), c.learning_rate)
+        self.backward_optimiser = Adam(model.backward_map.parameters(), c.backward_learning_rate)
+        self.actor_optimiser = Adam(model.actor.parameters(), c.actor_learning_rate)
+
+    def update(self, batch: Batch, generator: torch.Generator) -> Mapping[str, Tensor]:
+        """One step on F, B and the actor; then the targets follow."""
+        if isinstance(self.model.normaliser, Normaliser):
+            self.model.normaliser.update(batch.obs)
+            self.model.normaliser.update(batch.next_obs)
+        obs, next_obs = self.model.normaliser(batch.obs), self.model.normaliser(batch.next_obs)
+        B = self.model.backward_map(next_obs)
+        z = self._training_latents(B.detach(), generator)
+        terms = self._update_measure(batch, obs, next_obs, B, z, generator)
+        terms |= self._update_actor(obs, z, generator)
+        move_towards(self.target_forward, self.model.forward_map, self.model.config.target_rate)
+        move_towards(self.target_backward, self.model.backward_map, self.model.config.target_rate)
+        return terms
+
+    def _training_latents(self, B: Tensor, generator: torch.Generator) -> Tensor:
+        """Uniform on the sphere, or B of a random next state: the latents that π_z is trained for."""
+        n = len(B)
+        uniform = torch.randn(B.shape, generator=generator, device=B.device)
+        goals = B[torch.randperm(n, generator=generator, device=B.device)]
+        is_goal = torch.rand(n, 1, generator=generator, device=B.device) < self.model.config.goal_share
+        return unit(torch.where(is_goal, goals, uniform))
+
+    def _explore(self, mean: Tensor, generator: torch.Generator) -> Tensor:
+        """mean + clipped noise, kept inside (−1, 1) while the gradient passes through unchanged."""
+        c = self.model.config
+        noise = c.action_std * torch.randn(mean.shape, generator=generator, device=mean.device)
+        action = mean + noise.clamp(-c.action_noise_clip, c.action_noise_clip)
+        return action + (action.clamp(-1 + 1e-6, 1 - 1e-6) - action).detach()
+
+    def _update_measure(
+        self, batch: Batch, obs: Tensor, next_obs: Tensor, B: Tensor, z: Tensor, generator: torch.Generator
+    ) -> dict[str, Tensor]:
+        c = self.model.config
+        gamma = c.discount * (~batch.terminated).to(obs.dtype)
+        with torch.no_grad():
+            next_action = self._explore(self.model.actor(next_obs, z), generator)
+            target_F = self.target_forward(next_obs, z, next_action)  # [P, N, d]
+            target_B = self.target_backward(next_obs)
+        F = self.model.forward_map(obs, z, batch.action)
+        if c.pessimism == 0.0:
+            loss = gram_loss(F, B, target_F.mean(0), target_B, gamma)
+        else:
+            loss = dense_loss(F, B, pessimistic(target_F @ target_B.mT, c.pessimism), gamma)
+        orthonormality = orthonormality_loss(B)
+        value = loss.value + c.orthonormality * orthonormality
+        terms = loss.terms | {"orthonormality": orthonormality.detach()}
+        if c.q_loss > 0:
+            q = q_loss(F, B, z, target_F, gamma, c.pessimism)
+            value = value + c.q_loss * q
+            terms["q"] = q.detach()
+        value.backward()
+        self.forward_optimiser.step_and_clear()
+        self.backward_optimiser.step_and_clear()
+        return terms | {"loss": value.detach()}
+
+    def _update_actor(self, obs: Tensor, z: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
+        action = self._explore(self.model.actor(obs, z), generator)
+        with frozen(self.model.forward_map):  # gradients for the action only, none for F's weights
+            Q = (self.model.forward_map(obs, z, action) * z).sum(-1)  # [P, N]
+        loss = -pessimistic(Q, self.model.config.actor_pessimism).mean()
+        loss.backward()
+        self.actor_optimiser.step_and_clear()
+        return {"actor": loss.detach()}
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Targets and optimiser moments, as flat named tensors."""
+        return named_state(self._parts())
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """The inverse of :meth:`state_dict`."""
+        restore_state(self._parts(), state)
+
+    def _parts(self) -> dict[str, nn.Module | Adam]:
+        return {
+            "target_forward": self.target_forward,
+            "target_backward": self.target_backward,
+            "forward_optimiser": self.forward_optimiser,
+            "backward_optimiser": self.backward_optimiser,
+            "actor_optimiser": self.actor_optimiser,
+        }

@@ -1,0 +1,239 @@
+"""The networks of the FB family, with the parameter layout of the published checkpoints.
+
+``P`` forward maps are trained side by side as one batched program: an ensemble layer holds weights
+``[P, in, out]`` and maps ``[P, N, in] → [P, N, out]``. With P = 1 it is an ordinary layer, whose
+weight is ``[out, in]``: published files use both layouts, and so do we, so that they load as they are.
+
+Two families, as published: *simple* (linear, LayerNorm, tanh, then ReLU layers) and *residual*
+(pre-norm blocks with Mish).
+"""
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+EPS = 1e-12
+
+
+def unit(x: Tensor) -> Tensor:
+    """√d · x / ‖x‖, and 0 for x = 0: the sphere that latents and backward embeddings live on."""
+    return math.sqrt(x.shape[-1]) * functional.normalize(x, dim=-1, eps=EPS)
+
+
+class Norm(nn.Module):
+    """:func:`unit` as a layer."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Project onto the sphere of radius √d."""
+        return unit(x)
+
+
+class EnsembleLinear(nn.Module):
+    """P linear layers at once."""
+
+    def __init__(self, n_in: int, n_out: int, members: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(members, n_in, n_out))
+        self.bias = nn.Parameter(torch.zeros(members, 1, n_out))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """``[N, in]`` (shared input) or ``[P, N, in]`` → ``[P, N, out]``."""
+        x = x.expand(self.weight.shape[0], *x.shape[-2:])
+        return torch.baddbmm(self.bias, x, self.weight)
+
+
+class EnsembleLayerNorm(nn.Module):
+    """P layer norms at once."""
+
+    def __init__(self, dim: int, members: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(members, 1, dim))
+        self.bias = nn.Parameter(torch.zeros(members, 1, dim))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalise the last dimension of ``[P, N, dim]`` (or of a shared ``[N, dim]``)."""
+        return torch.addcmul(self.bias, functional.layer_norm(x, x.shape[-1:]), self.weight)
+
+
+def linear(n_in: int, n_out: int, members: int = 1) -> nn.Module:
+    """A linear layer, or P of them."""
+    return nn.Linear(n_in, n_out) if members == 1 else EnsembleLinear(n_in, n_out, members)
+
+
+def layer_norm(dim: int, members: int = 1) -> nn.Module:
+    """A layer norm, or P of them."""
+    return nn.LayerNorm(dim) if members == 1 else EnsembleLayerNorm(dim, members)
+
+
+class Block(nn.Module):
+    """LayerNorm, linear, optional Mish: the residual family's building block."""
+
+    def __init__(self, n_in: int, n_out: int, members: int, *, activate: bool, skip: bool = False) -> None:
+        super().__init__()
+        layers = [layer_norm(n_in, members), linear(n_in, n_out, members)]
+        self.mlp = nn.Sequential(*layers, *([nn.Mish()] if activate else []))
+        self.skip = skip
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x + block(x), or block(x)."""
+        y: Tensor = self.mlp(x)
+        return x + y if self.skip else y
+
+
+def embedding(n_in: int, hidden: int, layers: int, members: int, *, residual: bool) -> nn.Sequential:
+    """An input tower: n_in → hidden → … → hidden/2, ``layers`` (≥ 2) linear maps deep."""
+    if layers < 2:
+        raise ValueError(f"an embedding has at least 2 layers, got {layers}")
+    if residual:
+        middle = [Block(hidden, hidden, members, activate=True, skip=True) for _ in range(layers - 2)]
+        first = Block(n_in, hidden, members, activate=True)
+        return nn.Sequential(first, *middle, Block(hidden, hidden // 2, members, activate=True))
+    parts: list[nn.Module] = [linear(n_in, hidden, members), layer_norm(hidden, members), nn.Tanh()]
+    for _ in range(layers - 2):
+        parts += [linear(hidden, hidden, members), nn.ReLU()]
+    return nn.Sequential(*parts, linear(hidden, hidden // 2, members), nn.ReLU())
+
+
+def trunk(hidden: int, n_out: int, layers: int, members: int, *, residual: bool) -> nn.Sequential:
+    """The common part after the towers: ``layers`` hidden layers and a linear output."""
+    if residual:
+        blocks = [Block(hidden, hidden, members, activate=True, skip=True) for _ in range(layers)]
+        return nn.Sequential(*blocks, Block(hidden, n_out, members, activate=False))
+    parts: list[nn.Module] = []
+    for _ in range(layers):
+        parts += [linear(hidden, hidden, members), nn.ReLU()]
+    return nn.Sequential(*parts, linear(hidden, n_out, members))
+
+
+def broadcast(*parts: Tensor) -> list[Tensor]:
+    """The tensors with their leading dimensions broadcast against each other."""
+    lead = torch.broadcast_shapes(*(part.shape[:-1] for part in parts))
+    return [part.expand(*lead, part.shape[-1]) for part in parts]
+
+
+def join(*parts: Tensor) -> Tensor:
+    """Concatenate along the last dimension, broadcasting the leading ones."""
+    return torch.cat(broadcast(*parts), dim=-1)
+
+
+def flat(*parts: Tensor) -> Tensor:
+    """Joined rows ``[N, …]``: ensemble layers take exactly one batch dimension."""
+    joined = join(*parts)
+    return joined.reshape(-1, joined.shape[-1])
+
+
+class ForwardMap(nn.Module):
+    """F(s, a, z) for P members: towers on [s, z] and [s, a], joined as [sa, z], then a trunk."""
+
+    def __init__(
+        self,
+        obs_dim: int,
+        action_dim: int,
+        z_dim: int,
+        out_dim: int,
+        *,
+        hidden: int,
+        layers: int,
+        embedding_layers: int = 2,
+        members: int = 2,
+        residual: bool = False,
+    ) -> None:
+        super().__init__()
+        self.members = members
+        self.embed_z = embedding(obs_dim + z_dim, hidden, embedding_layers, members, residual=residual)
+        self.embed_sa = embedding(obs_dim + action_dim, hidden, embedding_layers, members, residual=residual)
+        self.Fs = trunk(hidden, out_dim, layers, members, residual=residual)
+
+    def forward(self, obs: Tensor, z: Tensor, action: Tensor) -> Tensor:
+        """``[..., D], [..., d], [..., A] → [P, ..., out]``."""
+        obs, z, action = broadcast(obs, z, action)
+        towers = [self.embed_sa(flat(obs, action)), self.embed_z(flat(obs, z))]
+        out: Tensor = self.Fs(torch.cat(towers, dim=-1))
+        return out.reshape(self.members, *obs.shape[:-1], out.shape[-1])
+
+
+class Actor(nn.Module):
+    """The mean action tanh(·) of π_z: towers on [s, z] and [s], joined as [s, z], then a trunk."""
+
+    def __init__(
+        self,
+        obs_dim: int,
+        action_dim: int,
+        z_dim: int,
+        *,
+        hidden: int,
+        layers: int,
+        embedding_layers: int = 2,
+        residual: bool = False,
+    ) -> None:
+        super().__init__()
+        self.embed_z = embedding(obs_dim + z_dim, hidden, embedding_layers, 1, residual=residual)
+        self.embed_s = embedding(obs_dim, hidden, embedding_layers, 1, residual=residual)
+        self.policy = trunk(hidden, action_dim, layers, 1, residual=residual)
+
+    def forward(self, obs: Tensor, z: Tensor) -> Tensor:
+        """``[..., D], [..., d] → [..., A]``."""
+        # The observation tower runs before broadcasting: start states shared by many latents cost once.
+        both = join(self.embed_s(obs), self.embed_z(join(obs, z)))
+        return torch.tanh(self.policy(both))
+
+
+class BackwardMap(nn.Module):
+    """B(s): linear, LayerNorm, tanh, ReLU layers, linear, and (by default) onto the sphere."""
+
+    def __init__(self, obs_dim: int, z_dim: int, *, hidden: int, layers: int, norm: bool = True) -> None:
+        super().__init__()
+        parts: list[nn.Module] = []
+        if layers == 0:
+            parts = [nn.Linear(obs_dim, z_dim)]
+        else:
+            parts = [nn.Linear(obs_dim, hidden), nn.LayerNorm(hidden), nn.Tanh()]
+            for _ in range(layers - 1):
+                parts += [nn.Linear(hidden, hidden), nn.ReLU()]
+            parts += [nn.Linear(hidden, z_dim)]
+        self.net = nn.Sequential(*parts, *([Norm()] if norm else []))
+
+    def forward(self, obs: Tensor) -> Tensor:
+        """``[..., D] → [..., d]``."""
+        out: Tensor = self.net(obs)
+        return out
+
+
+class Normaliser(nn.Module):
+    """Running mean and variance of observations; a BatchNorm without its train-mode surprises."""
+
+    running_mean: Tensor
+    running_var: Tensor
+    num_batches_tracked: Tensor
+
+    def __init__(self, dim: int, momentum: float = 0.01, eps: float = 1e-5) -> None:
+        super().__init__()
+        self.momentum, self.eps = momentum, eps
+        self.register_buffer("running_mean", torch.zeros(dim))
+        self.register_buffer("running_var", torch.ones(dim))
+        self.register_buffer("num_batches_tracked", torch.zeros((), dtype=torch.int64))
+
+    def update(self, obs: Tensor) -> None:
+        """Move the statistics towards those of a batch ``[N, D]``."""
+        var, mean = torch.var_mean(obs, dim=0)
+        self.running_mean.lerp_(mean, self.momentum)
+        self.running_var.lerp_(var, self.momentum)
+        self.num_batches_tracked += 1
+
+    def forward(self, obs: Tensor) -> Tensor:
+        """(s − mean) / √(var + ε)."""
+        return (obs - self.running_mean) * torch.rsqrt(self.running_var + self.eps)
+
+
+def initialise(module: nn.Module, generator: torch.Generator) -> None:
+    """Orthogonal weights (gain 1; √2 for each ensemble member) and zero biases, as published."""
+    for layer in module.modules():
+        if isinstance(layer, nn.Linear):
+            nn.init.orthogonal_(layer.weight, generator=generator)
+            nn.init.zeros_(layer.bias)
+        elif isinstance(layer, EnsembleLinear):
+            for member in layer.weight:
+                nn.init.orthogonal_(member, gain=math.sqrt(2.0), generator=generator)
+            nn.init.zeros_(layer.bias)

@@ -1,0 +1,137 @@
+r"""Closed-form latents: from a reward, a goal or a motion to z, in one pass over a sample.
+
+    reward, correlation   z = Π( E[B(s) r(s)] )
+    reward, ridge         z = Π( (E[B Bᵀ] + λI)⁻¹ E[B r] )        least squares r ≈ Bᵀz, whitened
+    reward, weighted      z = Π( E[softmax_N(β r) · B r] )         the high-reward states count most
+    goal                  z = Π( B(g) )
+    tracking              z_t = Π( mean_{k<window} B(s_{t+1+k}) )
+
+Samples are read in chunks, so that 10 million states need no more memory than one chunk; tasks are
+rows, so that many rewards cost one pass over B.
+"""
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from zol.errors import DataError
+from zol.models.base import Model
+
+RewardPrompt = Literal["correlation", "ridge", "weighted"]
+
+CHUNK = 65536
+
+
+def reward(
+    model: Model,
+    obs: Tensor,
+    rewards: Tensor,
+    how: RewardPrompt = "correlation",
+    *,
+    ridge: float = 1e-2,
+    temperature: float = 10.0,
+    centre: bool = False,
+    chunk: int = CHUNK,
+) -> Tensor:
+    """Latents ``[T, d]`` for rewards ``[T, N]`` of sampled next states ``[N, D]`` (``[d]`` for ``[N]``).
+
+    ``ridge`` is λ relative to the mean eigenvalue of E[BBᵀ]; ``temperature`` is β; ``centre`` subtracts
+    each task's mean reward first (without it, a constant added to the reward moves z towards E[B]).
+
+    A reward that is zero everywhere (or constant, when centred) says nothing about what is wanted, and
+    is refused. NaN or infinite rewards are refused.
+    """
+    table = rewards if rewards.ndim == 2 else rewards.unsqueeze(0)
+    _check(model, obs, table)
+    if centre:
+        table = table - table.mean(-1, keepdim=True)
+    silent = (table.abs().amax(-1) == 0).nonzero().flatten().tolist()
+    if silent:
+        raise DataError(
+            f"the reward of task {silent[0]} is {'constant' if centre else 'zero'} on all {table.shape[1]} "
+            "sampled states, so it cannot say which latent is wanted: sample more states, or check the reward"
+        )
+    if how == "weighted":
+        table = torch.softmax(temperature * table, dim=-1) * table * table.shape[1]
+    moment, covariance = _moments(model, obs, table, chunk, want_covariance=how == "ridge")
+    if how == "ridge":
+        d = covariance.shape[0]
+        lam = ridge * covariance.diagonal().mean()
+        whitening = covariance + lam * torch.eye(d, dtype=covariance.dtype, device=covariance.device)
+        moment = torch.linalg.solve(whitening, moment, left=False)
+    z = model.project(moment.to(obs.dtype))
+    return z if rewards.ndim == 2 else z[0]
+
+
+def goal(model: Model, obs: Tensor) -> Tensor:
+    """Latents ``[..., d]`` that reach the states ``[..., D]``."""
+    _check_obs(model, obs)
+    with torch.no_grad():
+        return model.project(model.backward(obs))
+
+
+def tracking(model: Model, motion: Tensor, window: int = 8) -> Tensor:
+    """Latents ``[L − 1, d]`` that follow a motion ``[L, D]``: one per step, looking ``window`` frames ahead.
+
+    Step t averages B over frames t + 1 … t + window; the window is cut at the end of the motion.
+    """
+    _check_obs(model, motion)
+    if motion.ndim != 2 or len(motion) < 2:
+        raise DataError(f"a motion has shape [frames ≥ 2, {model.obs_dim}], got {tuple(motion.shape)}")
+    if window < 1:
+        raise DataError(f"a tracking window has at least one frame, got {window}")
+    with torch.no_grad():
+        features = model.backward(motion[1:]).double()  # sums of long motions must not lose digits
+        total = torch.cat([torch.zeros_like(features[:1]), features]).cumsum(0)
+        begin = torch.arange(len(features), device=motion.device)
+        end = (begin + window).clamp_max(len(features))
+        mean = (total[end] - total[begin]) / (end - begin).unsqueeze(-1)
+        return model.project(mean.to(motion.dtype))
+
+
+def backward_features(model: Model, obs: Tensor, chunk: int = CHUNK) -> Tensor:
+    """B of all sampled states ``[N, d]``, computed in chunks without gradients."""
+    _check_obs(model, obs)
+    with torch.no_grad():
+        return torch.cat([model.backward(part) for part in obs.split(chunk)])
+
+
+def _moments(
+    model: Model, obs: Tensor, table: Tensor, chunk: int, *, want_covariance: bool
+) -> tuple[Tensor, Tensor]:
+    """E[r B] ``[T, d]`` and E[B Bᵀ] ``[d, d]``, accumulated in float64 so that chunking cannot show."""
+    d, n = model.z_dim, len(obs)
+    moment = torch.zeros(len(table), d, dtype=torch.float64, device=obs.device)
+    covariance = torch.zeros(d, d, dtype=torch.float64, device=obs.device)
+    with torch.no_grad():
+        for states, values in zip(obs.split(chunk), table.split(chunk, dim=1), strict=True):
+            B = model.backward(states).double()
+            moment += values.double() @ B
+            if want_covariance:
+                covariance += B.mT @ B
+    return moment / n, covariance / n
+
+
+def _check_obs(model: Model, obs: Tensor) -> None:
+    if obs.shape[-1] != model.obs_dim:
+        raise DataError(
+            f"these states have {obs.shape[-1]} columns, the model was trained on {model.obs_dim}: "
+            "were they recorded in the model's world?"
+        )
+
+
+def _check(model: Model, obs: Tensor, table: Tensor) -> None:
+    _check_obs(model, obs)
+    if obs.ndim != 2 or len(obs) == 0:
+        raise DataError(f"a sample of states has shape [N ≥ 1, {model.obs_dim}], got {tuple(obs.shape)}")
+    if table.ndim != 2 or table.shape[1] != len(obs):
+        raise DataError(
+            f"rewards of shape {tuple(table.shape)} do not fit {len(obs)} states: expected [N] or [tasks, N]"
+        )
+    bad = ~torch.isfinite(table)
+    if bool(bad.any()):
+        task, state = bad.nonzero()[0].tolist()
+        raise DataError(
+            f"{int(bad.sum())} rewards are NaN or infinite, the first of task {task} at sampled state {state}"
+        )
