@@ -38,50 +38,50 @@ class FBConfig(Config):
     """columns of an observation"""
     action_dim: int = Field(gt=0)
     """columns of an action"""
-    z_dim: int = Field(50, gt=1)
+    z_dim: int = Field(default=50, gt=1)
     """d: rank of the factorisation and size of a latent"""
-    discount: float = Field(0.98, gt=0, lt=1)
+    discount: float = Field(default=0.98, gt=0, lt=1)
     """γ"""
-    hidden: int = Field(256, gt=1)
+    hidden: int = Field(default=256, gt=1)
     """width of F and of the actor"""
-    hidden_layers: int = Field(1, ge=1)
+    hidden_layers: int = Field(default=1, ge=1)
     """hidden layers of F and of the actor after their towers"""
-    embedding_layers: int = Field(2, ge=2)
+    embedding_layers: int = Field(default=2, ge=2)
     """layers of each input tower"""
     residual: bool = False
     """residual blocks instead of plain layers in F and actor"""
-    backward_hidden: int = Field(256, gt=0)
+    backward_hidden: int = Field(default=256, gt=0)
     """width of B"""
-    backward_layers: int = Field(2, ge=0)
+    backward_layers: int = Field(default=2, ge=0)
     """hidden layers of B"""
     backward_norm: bool = True
     """put B on the sphere of radius √d"""
-    members: int = Field(2, ge=1)
+    members: int = Field(default=2, ge=1)
     """P: forward maps in the ensemble"""
     normalise_obs: bool = False
     """normalise observations by running statistics"""
 
-    learning_rate: float = Field(1e-4, gt=0)
+    learning_rate: float = Field(default=1e-4, gt=0)
     """of F and the actor"""
-    backward_learning_rate: float = Field(1e-4, gt=0)
+    backward_learning_rate: float = Field(default=1e-4, gt=0)
     """of B"""
-    actor_learning_rate: float = Field(1e-4, gt=0)
+    actor_learning_rate: float = Field(default=1e-4, gt=0)
     """of the actor"""
-    target_rate: float = Field(0.01, gt=0, le=1)
+    target_rate: float = Field(default=0.01, gt=0, le=1)
     """τ: how fast the targets follow"""
-    orthonormality: float = Field(1.0, ge=0)
+    orthonormality: float = Field(default=1.0, ge=0)
     """c_⊥"""
-    q_loss: float = Field(0.0, ge=0)
+    q_loss: float = Field(default=0.0, ge=0)
     """weight of the loss on F·z; 0 leaves it out"""
-    goal_share: float = Field(0.5, ge=0, le=1)
+    goal_share: float = Field(default=0.5, ge=0, le=1)
     """share of training latents that are B(s') of random states; the rest are uniform on the sphere"""
-    pessimism: float = Field(0.0, ge=0)
+    pessimism: float = Field(default=0.0, ge=0)
     """of the target measure; 0.5 with two members is their minimum. Above 0 the N×N form is used"""
-    actor_pessimism: float = Field(0.0, ge=0)
+    actor_pessimism: float = Field(default=0.0, ge=0)
     """of the actor's Q"""
-    action_std: float = Field(0.2, gt=0)
+    action_std: float = Field(default=0.2, gt=0)
     """standard deviation of the noise on training actions"""
-    action_noise_clip: float = Field(0.3, gt=0)
+    action_noise_clip: float = Field(default=0.3, gt=0)
     """that noise is clipped to ± this"""
 
 

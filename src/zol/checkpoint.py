@@ -1,0 +1,202 @@
+"""Checkpoints are data, never code: a folder of safetensors and JSON.
+
+    model.safetensors    the weights that test time needs
+    config.json          kind, configuration, measure convention, versions, data fingerprint, weight hash
+    prompt.safetensors   a small sample of next states and start states, so that the folder can be
+                         prompted on its own (optional)
+    README.md            the model card
+
+Every file is written under a temporary name, flushed and renamed, so a reader never sees half of one; the
+hash in config.json tells whether the weights beside it are the ones it describes.
+"""
+
+import json
+import os
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import safetensors
+import safetensors.torch
+import torch
+from safetensors import SafetensorError
+from torch import Tensor, nn
+
+from zol.errors import CheckpointError, unknown_name
+from zol.models.base import model_hash
+from zol.models.fb import FB, FBConfig, FBLearner
+
+SCHEMA = 1
+KINDS = {"fb": (FBConfig, FB, FBLearner)}
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A model and what is known about it."""
+
+    model: FB
+    facts: Mapping[str, Any]
+    prompt: Mapping[str, Tensor]  # "obs" [N, D] and "starts" [S, D], or empty
+
+
+def write_tensors(
+    path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None
+) -> None:
+    """Write a safetensors file atomically."""
+    data = safetensors.torch.save(
+        {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, dict(metadata or {})
+    )
+    write_bytes(path, data)
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Write a file under a temporary name, flush it to the disk, then give it its name."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise CheckpointError(
+            f"cannot write {path}: {error.strerror}; what was there before is intact"
+        ) from error
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """Read a safetensors file; anything else, or a truncated one, is refused."""
+    if path.suffix in (".pkl", ".pt", ".pth", ".ckpt", ".pickle", ".bin"):
+        raise CheckpointError(
+            f"{path} is a pickle, which can run code when loaded: zol reads safetensors only"
+        )
+    if not path.is_file():
+        raise CheckpointError(f"{path} does not exist")
+    try:
+        return safetensors.torch.load_file(path)
+    except (SafetensorError, OSError, ValueError) as error:
+        raise CheckpointError(
+            f"{path} is not a whole safetensors file (truncated download?): {error}"
+        ) from error
+
+
+def read_metadata(path: Path) -> dict[str, str]:
+    """The string facts in a safetensors header, without reading its tensors."""
+    try:
+        with safetensors.safe_open(path, framework="pt") as file:
+            return dict(file.metadata() or {})
+    except (SafetensorError, OSError) as error:
+        raise CheckpointError(f"{path} is not a whole safetensors file: {error}") from error
+
+
+def save(
+    model: FB,
+    path: str | Path,
+    *,
+    prompt: Mapping[str, Tensor] | None = None,
+    facts: Mapping[str, Any] | None = None,
+) -> Path:
+    """Write a checkpoint folder and return its path."""
+    folder = Path(path)
+    description = {
+        "schema": SCHEMA,
+        "kind": model.kind,
+        "config": model.config.model_dump(),
+        "measure": {"normalised": model.measure.normalised, "begins": model.measure.begins},
+        "weights": model_hash(model),
+        "versions": versions(),
+        **(facts or {}),
+    }
+    write_tensors(folder / "model.safetensors", model.state_dict())
+    if prompt:
+        write_tensors(folder / "prompt.safetensors", prompt)
+    write_bytes(folder / "README.md", model_card(description).encode())
+    write_bytes(folder / "config.json", (json.dumps(description, indent=2) + "\n").encode())
+    return folder
+
+
+def load(path: str | Path) -> Checkpoint:
+    """Read a checkpoint folder that :func:`save` wrote."""
+    folder = Path(path)
+    if not folder.is_dir():
+        raise CheckpointError(f"{folder} is not a checkpoint folder (with config.json and model.safetensors)")
+    facts = _read_facts(folder / "config.json")
+    if facts.get("kind") not in KINDS:
+        raise CheckpointError(f"{folder}: " + unknown_name("model kind", str(facts.get("kind")), KINDS))
+    if facts.get("schema", 0) > SCHEMA:
+        raise CheckpointError(
+            f"{folder} has format {facts['schema']}, this zol reads up to {SCHEMA}: pip install -U zol"
+        )
+    config_type, model_type, _ = KINDS[facts["kind"]]
+    model = model_type(config_type(**facts["config"]))
+    assign(model, read_tensors(folder / "model.safetensors"), folder / "model.safetensors")
+    if model_hash(model) != facts.get("weights"):
+        raise CheckpointError(
+            f"{folder}: model.safetensors and config.json belong to different saves; "
+            "copy the folder again, or resume the training run that wrote it"
+        )
+    sample = folder / "prompt.safetensors"
+    return Checkpoint(model.eval(), facts, read_tensors(sample) if sample.exists() else {})
+
+
+def assign(module: nn.Module, tensors: Mapping[str, Tensor], source: Path) -> None:
+    """Load tensors into a module; a missing, extra or misshapen one is named."""
+    own = module.state_dict()
+    for name in own:
+        if name not in tensors:
+            raise CheckpointError(f"{source} lacks the tensor '{name}' {tuple(own[name].shape)}")
+    for name, tensor in tensors.items():
+        if name not in own:
+            raise CheckpointError(f"{source} holds '{name}', which its configuration has no place for")
+        if tensor.shape != own[name].shape:
+            raise CheckpointError(
+                f"{source}: '{name}' has shape {tuple(tensor.shape)}, its configuration says "
+                f"{tuple(own[name].shape)}"
+            )
+    module.load_state_dict(dict(tensors))
+
+
+def versions() -> dict[str, str]:
+    """What was installed when this was written."""
+    from zol import __version__
+
+    return {"zol": __version__, "torch": torch.__version__, "python": platform.python_version()}
+
+
+def model_card(facts: Mapping[str, Any]) -> str:
+    """The README of a checkpoint, from the facts of its run."""
+    config = facts["config"]
+    rows = [
+        ("kind", facts["kind"]),
+        ("observation, action, latent", f"{config['obs_dim']}, {config['action_dim']}, {config['z_dim']}"),
+        ("discount", config["discount"]),
+        ("weights", facts["weights"]),
+        *(
+            (name, facts[name])
+            for name in ("world", "data", "steps", "seed", "command", "license")
+            if name in facts
+        ),
+        ("written by", ", ".join(f"{name} {version}" for name, version in facts["versions"].items())),
+    ]
+    table = "\n".join(f"| {name} | {value} |" for name, value in rows)
+    title = facts.get("title", "A behavioural foundation model")
+    return (
+        f"# {title}\n\n| fact | value |\n|---|---|\n{table}\n\n"
+        '```python\nimport zol\n\ncheckpoint = zol.load("path/to/this/folder")\n```\n'
+    )
+
+
+def _read_facts(path: Path) -> dict[str, Any]:
+    try:
+        facts = json.loads(path.read_text())
+    except FileNotFoundError:
+        raise CheckpointError(f"{path} does not exist: is this a checkpoint folder?") from None
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{path} is not readable JSON: {error}") from error
+    if not isinstance(facts, dict) or not isinstance(facts.get("config"), dict):
+        raise CheckpointError(f"{path} has no 'config' section: it was not written by zol")
+    return facts

@@ -1,0 +1,82 @@
+r"""An FB model of full rank on a finite MDP, built by linear algebra: no training, no error.
+
+With ρ the data's next-state distribution and any orthogonal R,
+
+    B(s) = R e_s / √ρ(s),      F(s, a, z) = R · [M^{π_z}(s, a, s') / √ρ(s')]_{s'}
+
+give FᵀB(s') = M(s, a, s')/ρ(s') exactly, and E_ρ[B Bᵀ] = I. The policy π_z is the soft-optimal one for
+the reward r_z(s) = B(s)ᵀz, so that it is differentiable in z. States are one-hot rows, actions are
+probabilities over A; both may be mixtures, in which F is linear.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from zol.models.base import Measure
+from zol.models.nets import unit
+from zol.worlds.tabular import FiniteMDP
+
+
+class ExactFB(nn.Module):
+    """Satisfies the model contract, in float64."""
+
+    kind = "exact"
+    rotation: Tensor
+    density: Tensor
+
+    def __init__(
+        self,
+        mdp: FiniteMDP,
+        density: Tensor,
+        *,
+        temperature: float = 0.1,
+        measure: Measure | None = None,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        self.mdp = mdp
+        self.temperature = temperature
+        self.measure = measure or Measure()
+        self.obs_dim, self.action_dim, self.z_dim = mdp.states, mdp.actions, mdp.states
+        self.discount = mdp.discount
+        noise = torch.randn(mdp.states, mdp.states, generator=generator, dtype=torch.float64)
+        self.register_buffer("rotation", torch.linalg.qr(noise)[0])
+        self.register_buffer("density", density)
+
+    def features(self) -> Tensor:
+        """B of every state, ``[S, d]``."""
+        return (self.rotation / self.density.sqrt()).mT
+
+    def policy(self, z: Tensor) -> Tensor:
+        """π_z(a | s), ``[..., S, A]``: soft value iteration for r_z, unrolled, so gradients are exact."""
+        reward = z @ self.features().mT
+        scale = self.temperature * reward.detach().abs().amax(-1, keepdim=True).unsqueeze(-1)
+        V = torch.zeros_like(reward)
+        sweeps = int(-28 / torch.tensor(self.discount).log())  # γ^sweeps < 1e-12
+        for _ in range(sweeps):
+            Q = self._backup(reward + self.discount * V)
+            V = (scale * (Q / scale).logsumexp(-1, keepdim=True)).squeeze(-1)
+        return torch.softmax(self._backup(reward + self.discount * V) / scale, dim=-1)
+
+    def _backup(self, values: Tensor) -> Tensor:
+        return torch.einsum("sat,...t->...sa", self.mdp.transition, values)
+
+    def backward(self, obs: Tensor) -> Tensor:
+        """B(s), ``[..., d]``."""
+        return obs.double() @ self.features()
+
+    def forward(self, obs: Tensor, z: Tensor, action: Tensor) -> Tensor:
+        """F(s, a, z), ``[1, ..., d]``."""
+        M = self.mdp.successor(self.policy(z), self.measure.begins)  # [..., S, A, S]
+        if self.measure.normalised:
+            M = (1 - self.discount) * M
+        row = torch.einsum("...s,...a,...sat->...t", obs.double(), action.double(), M)
+        return ((row / self.density.sqrt()) @ self.rotation.mT).unsqueeze(0)
+
+    def act(self, obs: Tensor, z: Tensor) -> Tensor:
+        """Action probabilities, ``[..., A]``."""
+        return torch.einsum("...s,...sa->...a", obs.double(), self.policy(z))
+
+    def project(self, z: Tensor) -> Tensor:
+        """√d · z/‖z‖."""
+        return unit(z)
