@@ -90,9 +90,10 @@ def shape_weights(
 
 
 def _mean_one(weights: Tensor) -> Tensor:
-    """w / mean(w); a mean of zero or below (all-zero relu, wild linear) leaves zeros, never NaN."""
+    """w / mean(w); a mean of zero or below (all-zero relu, wild linear) gives zeros, never NaN."""
     mean = weights.mean(-1, keepdim=True)
-    return weights / mean.clamp_min(1e-8)
+    usable = mean > torch.finfo(weights.dtype).tiny
+    return torch.where(usable, weights / torch.where(usable, mean, 1.0), 0.0)
 
 
 def chi_square(weights: Tensor) -> Tensor:

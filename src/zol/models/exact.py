@@ -50,7 +50,7 @@ class ExactFB(nn.Module):
     def policy(self, z: Tensor) -> Tensor:
         """π_z(a | s), ``[..., S, A]``: soft value iteration for r_z, unrolled, so gradients are exact."""
         reward = z @ self.features().mT
-        scale = self.temperature * reward.detach().abs().amax(-1, keepdim=True).unsqueeze(-1)
+        scale = self.temperature * reward.abs().amax(-1, keepdim=True).unsqueeze(-1)
         V = torch.zeros_like(reward)
         sweeps = int(-28 / torch.tensor(self.discount).log())  # γ^sweeps < 1e-12
         for _ in range(sweeps):

@@ -11,24 +11,28 @@ With i and j running over the N rows of a batch, s'_j as the goal of column j an
         + c_⊥ [½ mean_{i≠j} (B_iᵀB_j)² − mean_i B_iᵀB_i]
     γ_i = γ·(1 − terminated_i)
 
-summed over ensemble members. The first line needs N² products only on paper: see :func:`gram_loss`.
+summed over ensemble members. The first line needs N² products only on paper: see zol.models.losses.
 
 Differences from the reference code, with reasons, are listed in docs/fb.md.
 """
 
 from collections.abc import Mapping
 from copy import deepcopy
-from typing import NamedTuple
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
+from torch.nn import functional
 
 from zol.config import Config
 from zol.data import Batch
 from zol.models.base import Measure
 from zol.models.learning import Adam, frozen, move_towards, named_state, restore_state
+from zol.models.losses import dense_loss, gram_loss, orthonormality_loss, pessimistic, q_loss
 from zol.models.nets import Actor, BackwardMap, ForwardMap, Normaliser, initialise, unit
+
+# Temperature of discrete policies relative to the spread of Q: sharp, yet differentiable in z.
+SOFTNESS = 0.05
 
 
 class FBConfig(Config):
@@ -60,6 +64,8 @@ class FBConfig(Config):
     """P: forward maps in the ensemble"""
     normalise_obs: bool = False
     """normalise observations by running statistics"""
+    discrete: bool = False
+    """actions are one-hot choices: π_z is greedy in F·z, and no actor is trained"""
 
     learning_rate: float = Field(default=1e-4, gt=0)
     """of F and the actor"""
@@ -102,7 +108,8 @@ class FB(nn.Module):
         self.backward_map = BackwardMap(
             c.obs_dim, c.z_dim, hidden=c.backward_hidden, layers=c.backward_layers, norm=c.backward_norm
         )
-        self.actor = Actor(c.obs_dim, c.action_dim, c.z_dim, residual=c.residual, **shape)
+        if not c.discrete:
+            self.actor = Actor(c.obs_dim, c.action_dim, c.z_dim, residual=c.residual, **shape)
         self.normaliser = Normaliser(c.obs_dim) if c.normalise_obs else nn.Identity()
         initialise(self, generator if generator is not None else torch.Generator().manual_seed(0))
 
@@ -132,13 +139,22 @@ class FB(nn.Module):
         return out
 
     def forward(self, obs: Tensor, z: Tensor, action: Tensor) -> Tensor:
-        """F(s, a, z), ``[P, ..., d]``."""
-        out: Tensor = self.forward_map(self.normaliser(obs), z, action)
+        """F(s, a, z), ``[P, ..., d]``. Discrete actions may be probabilities: F is their expectation."""
+        obs = self.normaliser(obs)
+        if self.config.discrete:
+            every = every_action(self.forward_map, obs, z, self.action_dim)
+            return torch.einsum("p...ad,...a->p...d", every, action)
+        out: Tensor = self.forward_map(obs, z, action)
         return out
 
     def act(self, obs: Tensor, z: Tensor) -> Tensor:
-        """The mean action of π_z, ``[..., A]``."""
-        out: Tensor = self.actor(self.normaliser(obs), z)
+        """The mean action of π_z, ``[..., A]``; for discrete actions their (sharp) probabilities."""
+        obs = self.normaliser(obs)
+        if self.config.discrete:
+            Q = greedy_values(self.forward_map, obs, z, self.action_dim)
+            spread = (Q.amax(-1, keepdim=True) - Q.amin(-1, keepdim=True)).detach()
+            return torch.softmax(Q / (SOFTNESS * spread).clamp_min(1e-8), dim=-1)
+        out: Tensor = self.actor(obs, z)
         return out
 
     def project(self, z: Tensor) -> Tensor:
@@ -146,74 +162,16 @@ class FB(nn.Module):
         return unit(z)
 
 
-class Loss(NamedTuple):
-    """A value to minimise and the named terms it is made of."""
-
-    value: Tensor
-    terms: dict[str, Tensor]
-
-
-def gram_loss(F: Tensor, B: Tensor, target_F: Tensor, target_B: Tensor, gamma: Tensor) -> Loss:
-    """The measure loss in O(N d²), exactly. F [P,N,d], B [N,d], target_F [N,d] (ensemble mean), γ [N].
-
-    With G_i = γ_i F̄_i the square expands into traces of d×d Gram matrices,
-
-        Σ_ij (F_iᵀB_j − G_iᵀB̄_j)² = ⟨FᵀF, BᵀB⟩ − 2⟨FᵀG, BᵀB̄⟩ + ⟨GᵀG, B̄ᵀB̄⟩,
-
-    from which the diagonal is taken off row by row. It needs a target that is linear in the ensemble.
-    """
-    n = len(B)
-    G = gamma.unsqueeze(-1) * target_F
-    squares = ((F.mT @ F) * (B.mT @ B)).sum()
-    crossed = ((F.mT @ G) * (B.mT @ target_B)).sum()
-    targets = F.shape[0] * ((G.mT @ G) * (target_B.mT @ target_B)).sum()
-    diagonal = (F * B).sum(-1)  # [P, N]
-    target_diagonal = (G * target_B).sum(-1)  # [N]
-    off = squares - 2 * crossed + targets - (diagonal - target_diagonal).square().sum()
-    return _measure_loss(0.5 * off / (n * (n - 1)), diagonal)
+def every_action(forward_map: nn.Module, obs: Tensor, z: Tensor, actions: int) -> Tensor:
+    """F(s, a, z) of all one-hot actions, ``[P, ..., A, d]``."""
+    choices = torch.eye(actions, dtype=obs.dtype, device=obs.device)
+    out: Tensor = forward_map(obs.unsqueeze(-2), z.unsqueeze(-2), choices)
+    return out
 
 
-def dense_loss(F: Tensor, B: Tensor, target: Tensor, gamma: Tensor) -> Loss:
-    """The same loss with the N×N matrices written out; target [N,N] may be any function of the ensemble."""
-    n = len(B)
-    M = torch.einsum("pid,jd->pij", F, B)
-    error = M - gamma.unsqueeze(-1) * target
-    diagonal = error.diagonal(dim1=-2, dim2=-1)
-    off = error.square().sum() - diagonal.square().sum()
-    return _measure_loss(0.5 * off / (n * (n - 1)), M.diagonal(dim1=-2, dim2=-1))
-
-
-def _measure_loss(off_diagonal: Tensor, diagonal: Tensor) -> Loss:
-    attraction = diagonal.mean(-1).sum()
-    terms = {"off_diagonal": off_diagonal, "diagonal": attraction}
-    return Loss(off_diagonal - attraction, {name: term.detach() for name, term in terms.items()})
-
-
-def orthonormality_loss(B: Tensor) -> Tensor:
-    """½ mean_{i≠j} (B_iᵀB_j)² − mean_i B_iᵀB_i, which pulls E[B Bᵀ] towards the identity; O(N d²)."""
-    n = len(B)
-    lengths = B.square().sum(-1)
-    off = (B.mT @ B).square().sum() - lengths.square().sum()
-    return 0.5 * off / (n * (n - 1)) - lengths.mean()
-
-
-def pessimistic(x: Tensor, penalty: float) -> Tensor:
-    """mean_P(x) − penalty · mean_{i≠j} |x_i − x_j| over the ensemble dimension 0."""
-    members = x.shape[0]
-    if penalty == 0.0 or members == 1:
-        return x.mean(0)
-    spread = (x.unsqueeze(0) - x.unsqueeze(1)).abs().sum((0, 1)) / (members * (members - 1))
-    return x.mean(0) - penalty * spread
-
-
-def q_loss(F: Tensor, B: Tensor, z: Tensor, target_F: Tensor, gamma: Tensor, penalty: float) -> Tensor:
-    """½ Σ_P MSE(Fᵀz, r̂ + γ Q̄) with r̂ = B·(BᵀB/N)⁻¹z, the reward that z stands for. target_F [P,N,d]."""
-    with torch.no_grad():
-        covariance = B.mT @ B / len(B)
-        reward = (torch.linalg.solve(covariance, B, left=False) * z).sum(-1)
-        target = reward + gamma * pessimistic((target_F * z).sum(-1), penalty)
-    error: Tensor = (F * z).sum(-1) - target  # [P, N]
-    return 0.5 * error.square().mean(-1).sum()
+def greedy_values(forward_map: nn.Module, obs: Tensor, z: Tensor, actions: int) -> Tensor:
+    """Q(s, a) = F(s, a, z)ᵀz of all one-hot actions, ensemble mean, ``[..., A]``."""
+    return (every_action(forward_map, obs, z, actions).mean(0) * z.unsqueeze(-2)).sum(-1)
 
 
 class FBLearner:
@@ -226,7 +184,8 @@ class FBLearner:
         self.target_backward = deepcopy(model.backward_map).requires_grad_(False)
         self.forward_optimiser = Adam(model.forward_map.parameters(), c.learning_rate)
         self.backward_optimiser = Adam(model.backward_map.parameters(), c.backward_learning_rate)
-        self.actor_optimiser = Adam(model.actor.parameters(), c.actor_learning_rate)
+        if not c.discrete:
+            self.actor_optimiser = Adam(model.actor.parameters(), c.actor_learning_rate)
 
     def update(self, batch: Batch, generator: torch.Generator) -> Mapping[str, Tensor]:
         """One step on F, B and the actor; then the targets follow."""
@@ -237,7 +196,8 @@ class FBLearner:
         B = self.model.backward_map(next_obs)
         z = self._training_latents(B.detach(), generator)
         terms = self._update_measure(batch, obs, next_obs, B, z, generator)
-        terms |= self._update_actor(obs, z, generator)
+        if not self.model.config.discrete:
+            terms |= self._update_actor(obs, z, generator)
         move_towards(self.target_forward, self.model.forward_map, self.model.config.target_rate)
         move_towards(self.target_backward, self.model.backward_map, self.model.config.target_rate)
         return terms
@@ -257,13 +217,20 @@ class FBLearner:
         action = mean + noise.clamp(-c.action_noise_clip, c.action_noise_clip)
         return action + (action.clamp(-1 + 1e-6, 1 - 1e-6) - action).detach()
 
+    def _next_action(self, next_obs: Tensor, z: Tensor, generator: torch.Generator) -> Tensor:
+        if self.model.config.discrete:
+            actions = self.model.action_dim
+            best = greedy_values(self.model.forward_map, next_obs, z, actions).argmax(-1)
+            return functional.one_hot(best, actions).to(next_obs.dtype)
+        return self._explore(self.model.actor(next_obs, z), generator)
+
     def _update_measure(
         self, batch: Batch, obs: Tensor, next_obs: Tensor, B: Tensor, z: Tensor, generator: torch.Generator
     ) -> dict[str, Tensor]:
         c = self.model.config
         gamma = c.discount * (~batch.terminated).to(obs.dtype)
         with torch.no_grad():
-            next_action = self._explore(self.model.actor(next_obs, z), generator)
+            next_action = self._next_action(next_obs, z, generator)
             target_F = self.target_forward(next_obs, z, next_action)  # [P, N, d]
             target_B = self.target_backward(next_obs)
         F = self.model.forward_map(obs, z, batch.action)
@@ -301,10 +268,10 @@ class FBLearner:
         restore_state(self._parts(), state)
 
     def _parts(self) -> dict[str, nn.Module | Adam]:
-        return {
+        parts: dict[str, nn.Module | Adam] = {
             "target_forward": self.target_forward,
             "target_backward": self.target_backward,
             "forward_optimiser": self.forward_optimiser,
             "backward_optimiser": self.backward_optimiser,
-            "actor_optimiser": self.actor_optimiser,
         }
+        return parts if self.model.config.discrete else parts | {"actor_optimiser": self.actor_optimiser}

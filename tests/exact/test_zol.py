@@ -1,0 +1,220 @@
+"""ZOL: exact gradients, a sweep equal to its parts, and an objective that means what it says."""
+
+import pytest
+import torch
+
+from zol import measure
+from zol.adapt.base import Evidence
+from zol.adapt.zol import AUTHORS, ZOLConfig, zol
+from zol.config import ConfigError
+from zol.models.exact import ExactFB
+from zol.models.fb import FB, FBConfig
+from zol.worlds.tabular import FiniteMDP, random_mdp
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+@pytest.fixture(scope="module")
+def exact() -> ExactFB:
+    """A finite MDP whose data density is uniform, so that a sample of every state once is exact."""
+    mdp = random_mdp(9, 3, generator(1), discount=0.6)
+    density = torch.full((9,), 1 / 9, dtype=torch.float64)
+    return ExactFB(mdp, density, temperature=0.1, generator=generator(2))
+
+
+def exact_evidence(model: ExactFB, tasks: int = 2) -> Evidence:
+    every_state = torch.eye(9, dtype=torch.float64)
+    rewards = torch.rand(tasks, 9, generator=generator(3), dtype=torch.float64)
+    starts = torch.eye(9, dtype=torch.float64)
+    return Evidence(tuple(f"task{t}" for t in range(tasks)), every_state, rewards, starts)
+
+
+def uniform_start(mdp: FiniteMDP) -> FiniteMDP:
+    return FiniteMDP(mdp.transition, torch.full((9,), 1 / 9, dtype=torch.float64), mdp.discount)
+
+
+@pytest.fixture(scope="module")
+def fb() -> FB:
+    return FB(
+        FBConfig(obs_dim=3, action_dim=2, z_dim=8, discount=0.5, hidden=32, backward_hidden=32), generator(4)
+    ).double()
+
+
+@pytest.fixture(scope="module")
+def evidence() -> Evidence:
+    obs = torch.randn(300, 3, generator=generator(5), dtype=torch.float64)
+    rewards = torch.stack([(obs[:, 0] > 0).double(), obs[:, 1], obs.norm(dim=-1)])
+    return Evidence(("left", "up", "far"), obs, rewards, obs[:20] * 0.5)
+
+
+def test_with_linear_weights_the_estimate_is_the_true_return(exact: ExactFB) -> None:
+    ev = exact_evidence(exact)
+    z = ev.prompt(exact)
+    plain = ZOLConfig(steps=0, shaping="linear", clip=1e9)
+    result = zol(exact, ev, z, plain)
+    truth = uniform_start(exact.mdp).value(exact.policy(exact.project(z)), ev.rewards)
+    torch.testing.assert_close(result.estimate[0], truth, rtol=1e-8, atol=1e-8)
+
+
+def test_climbing_the_exact_objective_raises_the_true_return(exact: ExactFB) -> None:
+    ev = exact_evidence(exact)
+    z = exact.project(torch.randn(2, 9, generator=generator(6), dtype=torch.float64))
+    config = ZOLConfig(steps=30, learning_rate=0.1, shaping="linear", clip=1e9, chi_square=0.0, trust=0.0)
+    result = zol(exact, ev, z, config)
+    mdp = uniform_start(exact.mdp)
+    before = mdp.value(exact.policy(z), ev.rewards)
+    after = mdp.value(exact.policy(result.z[0]), ev.rewards)
+    assert bool((after > before + 0.01).all())
+    torch.testing.assert_close(result.estimate[0], after, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("which", ["exact", "fb"])
+def test_gradient_matches_finite_differences(which: str, request: pytest.FixtureRequest) -> None:
+    """∇μ flows through the policy and through F; cutting either path gives another gradient."""
+    model = request.getfixturevalue(which)
+    starts = torch.eye(9, dtype=torch.float64) if which == "exact" else torch.randn(7, 3).double()
+    direction = torch.randn(model.z_dim, generator=generator(7), dtype=torch.float64)
+    z = model.project(torch.randn(model.z_dim, generator=generator(8), dtype=torch.float64)).requires_grad_()
+
+    def value(latent: torch.Tensor) -> torch.Tensor:
+        return measure.forward_mean(model, starts, latent) @ direction
+
+    (gradient,) = torch.autograd.grad(value(z), z)
+    step = 1e-6
+    numeric = torch.stack(
+        [
+            (value(z.detach() + step * e) - value(z.detach() - step * e)) / (2 * step)
+            for e in torch.eye(model.z_dim, dtype=torch.float64)
+        ]
+    )
+    torch.testing.assert_close(gradient, numeric, rtol=1e-4, atol=1e-6)
+    action = model.act(starts, z.unsqueeze(0)).detach()
+    frozen_policy = model.forward(starts, z.unsqueeze(0), action).mean((0, 1)) @ direction
+    (partial,) = torch.autograd.grad(frozen_policy, z)
+    assert (partial - gradient).norm() > 1e-3 * gradient.norm()
+
+
+def test_a_sweep_equals_its_rows_one_by_one(fb: FB, evidence: Evidence) -> None:
+    configs = [
+        ZOLConfig(steps=12, learning_rate=0.01),
+        ZOLConfig(steps=7, learning_rate=0.03, chi_square=0.1, trust=0.5, clip=1.2),
+        ZOLConfig(steps=12, learning_rate=0.05, grad_clip=1e-3, patience=2),
+    ]
+    start = evidence.prompt(fb)
+    together = zol(fb, evidence, start, configs, rows_at_once=4)
+    for c, config in enumerate(configs):
+        for t, task in enumerate(evidence.tasks):
+            alone = Evidence((task,), evidence.obs, evidence.rewards[t : t + 1], evidence.starts)
+            single = zol(fb, alone, start[t : t + 1], config)
+            torch.testing.assert_close(together.z[c, t], single.z[0, 0], rtol=1e-6, atol=1e-6)
+            torch.testing.assert_close(together.estimate[c, t], single.estimate[0, 0], rtol=1e-6, atol=1e-6)
+
+
+def test_adam_is_torchs_adam(fb: FB, evidence: Evidence) -> None:
+    """The slow obvious loop: torch.optim.Adam on one latent, projected after each step."""
+    config = ZOLConfig(steps=15, learning_rate=0.02, chi_square=0.01, trust=0.05)
+    start = evidence.prompt(fb)
+    result = zol(fb, evidence, start, config)
+    t = 1
+    z0 = fb.project(start[t])
+    z = z0.clone().requires_grad_()
+    optimiser = torch.optim.Adam([z], lr=config.learning_rate)
+    B = fb.backward(evidence.obs).detach()
+    r = evidence.rewards[t] - evidence.rewards[t].mean()
+    best, best_z = -torch.inf, None
+    for _ in range(config.steps + 1):
+        F = fb.forward(evidence.starts, z.expand(20, -1), fb.act(evidence.starts, z.expand(20, -1)))
+        w = torch.nn.functional.softplus((1 - fb.discount) * B @ F.mean((0, 1)))
+        w = (w / w.mean()).clamp_max(config.clip)
+        penalty = config.chi_square * ((w - 1) ** 2).mean()
+        objective = (w * r).mean() - penalty - config.trust * ((fb.project(z) - z0) ** 2).sum()
+        if objective > best:
+            best, best_z = float(objective.detach()), z.detach().clone()
+        (z.grad,) = torch.autograd.grad(-objective, z)
+        optimiser.step()
+        with torch.no_grad():
+            z.copy_(fb.project(z))
+    assert best_z is not None
+    torch.testing.assert_close(result.z[0, t], best_z, rtol=1e-6, atol=1e-6)
+    assert float(result.diagnostics["objective"][0, t]) == pytest.approx(best, rel=1e-6)
+
+
+def test_the_returned_latent_is_the_one_that_was_scored(fb: FB, evidence: Evidence) -> None:
+    result = zol(fb, evidence, evidence.prompt(fb), ZOLConfig(steps=10, learning_rate=0.3))
+    again = zol(fb, evidence, result.z[0], ZOLConfig(steps=0, trust=0.0))
+    torch.testing.assert_close(again.estimate, result.estimate)
+    assert bool((result.diagnostics["objective"] >= result.trace["objective"][0]).all())
+
+
+def test_networks_stay_frozen_and_keep_their_flags(fb: FB, evidence: Evidence) -> None:
+    before = {name: value.clone() for name, value in fb.state_dict().items()}
+    zol(fb, evidence, evidence.prompt(fb), ZOLConfig(steps=3))
+    assert all(p.requires_grad and p.grad is None for p in fb.parameters())
+    assert all(torch.equal(before[name], value) for name, value in fb.state_dict().items())
+
+
+def test_trace_shows_every_step_and_stops_with_its_row(fb: FB, evidence: Evidence) -> None:
+    result = zol(fb, evidence, evidence.prompt(fb), [ZOLConfig(steps=4), ZOLConfig(steps=9)])
+    objective = result.trace["objective"]
+    assert objective.shape == (10, 2, 3)
+    assert bool(objective[:5].isfinite().all())
+    assert bool(objective[5:, 0].isnan().all())
+    assert bool(objective[5:, 1].isfinite().all())
+    assert bool((result.trace["distance"][0] == 0).all())
+
+
+def test_trust_region_holds_the_latent(fb: FB, evidence: Evidence) -> None:
+    start = evidence.prompt(fb)
+    loose, tight = zol(
+        fb, evidence, start, [ZOLConfig(steps=30, learning_rate=0.05, trust=t) for t in (0.0, 100.0)]
+    ).distance
+    assert bool((tight < loose).all())
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"shaping": "exp", "sharpness": 2.0},
+        {"shaping": "relu"},
+        {"self_normalised": True},
+        {"clip_then_renormalise": True, "clip": 1.1},
+        {"trust_norm": "mean"},
+        {"mu_states": "batch"},
+        {"mu_states": "mix"},
+        {"top_reward_share": 0.05},
+        {"centre_rewards": False},
+    ],
+    ids=lambda change: next(iter(change)) + "=" + str(next(iter(change.values()))),
+)
+def test_every_variant_runs_and_differs_from_the_paper(fb: FB, evidence: Evidence, change: dict) -> None:
+    base = ZOLConfig(steps=8, learning_rate=0.05, clip=1.1, trust=0.2)
+    start = evidence.prompt(fb)
+    paper = zol(fb, evidence, start, base)
+    variant = zol(fb, evidence, start, base.but(**change), generator=generator(9))
+    assert bool(variant.z.isfinite().all())
+    assert (variant.z - paper.z).abs().max() > 1e-6
+
+
+def test_authors_variant_is_complete() -> None:
+    assert (AUTHORS.shaping, AUTHORS.self_normalised, AUTHORS.trust_norm) == ("exp", True, "mean")
+
+
+def test_latent_carries_its_provenance(fb: FB, evidence: Evidence) -> None:
+    latent = zol(fb, evidence, evidence.prompt(fb), ZOLConfig(steps=2)).latent("up")
+    assert (latent.task, latent.method, latent.config["steps"]) == ("up", "zol", 2)
+    assert latent.estimate is not None
+    assert set(latent.diagnostics) >= {"ess", "negative_share", "mean_ratio", "distance"}
+
+
+def test_mistakes_are_explained(fb: FB, evidence: Evidence) -> None:
+    start = evidence.prompt(fb)
+    with pytest.raises(ConfigError, match="share 'shaping'"):
+        zol(fb, evidence, start, [ZOLConfig(), ZOLConfig(shaping="relu")])
+    with pytest.raises(ConfigError, match="pass generator"):
+        zol(fb, evidence, start, ZOLConfig(mu_states="batch"))
+    with pytest.raises(ConfigError, match="start latents have shape"):
+        zol(fb, evidence, start[:1])
+    with pytest.raises(ConfigError, match="did you mean 'learning_rate'"):
+        ZOLConfig(learning_rat=0.1)
