@@ -1,1 +1,7 @@
-"""Search over z with all networks frozen."""
+"""Search over z with all networks frozen. Every method has one signature, so a table is a loop."""
+
+from zol.adapt.base import Adapted, Evidence
+from zol.adapt.controls import perturbed, prompted
+from zol.adapt.zol import AUTHORS, ZOLConfig, zol
+
+__all__ = ["AUTHORS", "Adapted", "Evidence", "ZOLConfig", "perturbed", "prompted", "zol"]
