@@ -14,12 +14,18 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from rich import box
 from rich.table import Table
 
 from zol.errors import DataError
 
 Array = NDArray[np.float64]
 RESAMPLES = 2000
+
+
+def number(value: float) -> str:
+    """Three decimals for normalised scores, one for returns in the hundreds."""
+    return f"{value:.3f}" if abs(value) < 10 else f"{value:.1f}"
 
 
 @dataclass(frozen=True)
@@ -31,7 +37,7 @@ class Interval:
     high: float
 
     def __str__(self) -> str:
-        return f"{self.value:.3g} [{self.low:.3g}, {self.high:.3g}]"
+        return f"{number(self.value)} [{number(self.low)}, {number(self.high)}]"
 
 
 @dataclass(frozen=True)
@@ -66,7 +72,8 @@ class Scores:
         """Write arrays and facts as ``.npz`` and ``.json`` side by side."""
         base = Path(path)
         base.parent.mkdir(parents=True, exist_ok=True)
-        np.savez_compressed(base.with_suffix(".npz"), **{f"values/{k}": v for k, v in self.values.items()})
+        arrays: dict[str, Any] = {f"values/{name}": value for name, value in self.values.items()}
+        np.savez_compressed(base.with_suffix(".npz"), **arrays)
         description = {"tasks": self.tasks, "methods": self.methods, "facts": dict(self.facts)}
         base.with_suffix(".json").write_text(json.dumps(description, indent=2) + "\n")
 
@@ -108,42 +115,42 @@ def paired(scores: Scores, method: str, baseline: str) -> Interval:
     return bootstrap(scores.values[method] - scores.values[baseline])
 
 
-def table(
-    scores: Scores, baseline: str, *, title: str = "", extra: Mapping[str, Sequence[str]] | None = None
-) -> Table:
-    """Per-task means, the average with its interval, and the paired difference to the baseline.
+Cells = tuple[list[str], list[list[str]]]  # header, rows
 
-    ``extra`` adds columns: a header and one cell per method.
-    """
-    columns, rows = cells(scores, baseline, extra)
-    grid = Table(title=title or None, caption=caveat(scores))
-    for k, name in enumerate(columns):
-        grid.add_column(name, justify="left" if k == 0 else "right")
-    for row in rows:
+
+def summary(scores: Scores, baseline: str, extra: Mapping[str, Sequence[str]] | None = None) -> Cells:
+    """One row per method: mean with interval, paired difference to the baseline, and ``extra`` columns."""
+    extra = extra or {}
+    rows = []
+    for k, method in enumerate(scores.methods):
+        mean = bootstrap(scores.values[method])
+        difference = "" if method == baseline else str(paired(scores, method, baseline))
+        rows.append([method, str(mean), difference, *(column[k] for column in extra.values())])
+    return ["method", "mean [95 %]", f"Δ {baseline} [95 %]", *extra], rows
+
+
+def per_task(scores: Scores) -> Cells:
+    """One row per task, one column per method: plain means."""
+    means = {method: values.mean(axis=(0, 2)) for method, values in scores.values.items()}
+    rows = [[task, *(number(means[m][t]) for m in scores.methods)] for t, task in enumerate(scores.tasks)]
+    return ["task", *scores.methods], rows
+
+
+def table(cells: Cells, title: str = "", caption: str = "") -> Table:
+    """Cells as a table for the terminal."""
+    grid = Table(title=title or None, caption=caption or None, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for k, name in enumerate(cells[0]):
+        grid.add_column(name, justify="left" if k == 0 else "right", no_wrap=True)
+    for row in cells[1]:
         grid.add_row(*row)
     return grid
 
 
-def markdown(scores: Scores, baseline: str, extra: Mapping[str, Sequence[str]] | None = None) -> str:
-    """The same table in Markdown."""
-    columns, rows = cells(scores, baseline, extra)
+def markdown(cells: Cells) -> str:
+    """Cells as a Markdown table."""
+    columns, rows = cells
     lines = [columns, ["---"] + ["---:"] * (len(columns) - 1), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + f"\n\n{caveat(scores)}\n"
-
-
-def cells(
-    scores: Scores, baseline: str, extra: Mapping[str, Sequence[str]] | None = None
-) -> tuple[list[str], list[list[str]]]:
-    """Header and rows of the results table."""
-    extra = extra or {}
-    columns = ["method", *scores.tasks, "mean [95 %]", f"Δ to {baseline} [95 %]", *extra]
-    rows = []
-    for k, method in enumerate(scores.methods):
-        values = scores.values[method]
-        difference = "" if method == baseline else str(paired(scores, method, baseline))
-        per_task = [f"{mean:.3g}" for mean in values.mean(axis=(0, 2))]
-        rows.append([method, *per_task, str(bootstrap(values)), difference, *(c[k] for c in extra.values())])
-    return columns, rows
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
 
 
 def caveat(scores: Scores) -> str:

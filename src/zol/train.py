@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 from pydantic import Field
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import Progress
 from torch import Tensor
 
 from zol import checkpoint
@@ -21,6 +21,7 @@ from zol.config import Config
 from zol.data import Dataset
 from zol.errors import CheckpointError, DataError
 from zol.models.base import Learner
+from zol.progress import progress_bar
 
 Hook = Callable[[int], Mapping[str, float]]
 
@@ -62,7 +63,7 @@ def train(
     bar = progress or progress_bar()
     if own_bar:
         bar.start()
-    task = bar.add_task("training", total=config.steps, completed=run.step, note="")
+    task = bar.add_task("training", total=config.steps, completed=run.step)
     try:
         while run.step < config.steps:
             batch = dataset.sample(config.batch_size, run.generator)
@@ -85,17 +86,6 @@ def train(
         details = {"data": dataset.fingerprint(), "steps": config.steps, "seed": config.seed, **(facts or {})}
         checkpoint.save(learner.model, out, prompt={"obs": sample, "starts": starts}, facts=details)
     return run.history
-
-
-def progress_bar() -> Progress:
-    """The bar of every long job: what, how far, how long still, and one number to watch."""
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[note]}"),
-    )
 
 
 class _Run:

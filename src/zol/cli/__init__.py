@@ -10,7 +10,9 @@ from importlib import import_module
 from zol.errors import ZolError, unknown_name
 
 # name: (where, what it does in one line)
-COMMANDS: dict[str, tuple[str, str]] = {}
+COMMANDS: dict[str, tuple[str, str]] = {
+    "demo": ("zol.cli.demo:demo", "collect, pretrain, prompt, adapt and roll out on the donut, in minutes"),
+}
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -41,7 +43,12 @@ def _run(words: list[str]) -> None:
             import tyro
 
             module, function = COMMANDS[name][0].split(":")
-            tyro.cli(getattr(import_module(module), function), prog=f"zol {name}", args=words[depth:])
+            tyro.cli(
+                getattr(import_module(module), function),
+                prog=f"zol {name}",
+                args=words[depth:],
+                config=(tyro.conf.OmitArgPrefixes,),  # --steps, not --config.steps
+            )
             return
     if any(name.startswith(words[0] + " ") for name in COMMANDS):
         if len(words) > 1 and not words[1].startswith("-"):

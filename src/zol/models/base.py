@@ -41,11 +41,25 @@ class Measure:
 class Model(Protocol):
     """Five methods and the facts needed to interpret them. Observations are raw, never normalised."""
 
-    obs_dim: int
-    action_dim: int
-    z_dim: int
-    discount: float
-    measure: Measure
+    @property
+    def obs_dim(self) -> int:
+        """D, columns of an observation."""
+
+    @property
+    def action_dim(self) -> int:
+        """A, columns of an action."""
+
+    @property
+    def z_dim(self) -> int:
+        """d, size of a latent."""
+
+    @property
+    def discount(self) -> float:
+        """γ of the successor measure."""
+
+    @property
+    def measure(self) -> Measure:
+        """Which successor measure F and B factorise."""
 
     def backward(self, obs: Tensor) -> Tensor:
         """B(s): ``[..., D] → [..., d]``."""

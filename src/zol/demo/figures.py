@@ -1,0 +1,163 @@
+"""The demo's pictures: the paper's reconstruction figure, and occupancies visited against predicted."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from zol import measure
+from zol.models.fb import FB
+from zol.tasks import States
+from zol.worlds.donut import INNER, OUTER, Donut
+
+if TYPE_CHECKING:
+    from zol.demo.story import Story
+
+CELLS = 60
+INK = "#222222"
+
+
+def grid() -> tuple[Tensor, Tensor]:
+    """Cell centres ``[CELLS², 2]`` over the square around the donut, and which of them lie on it."""
+    edge = torch.linspace(-OUTER, OUTER, CELLS + 1)
+    centre = (edge[:-1] + edge[1:]) / 2
+    points = torch.stack(torch.meshgrid(centre, centre, indexing="xy"), dim=-1).reshape(-1, 2)
+    radius = points.norm(dim=-1)
+    return points, (radius >= INNER) & (radius <= OUTER)
+
+
+def reconstruction(model: FB, z: Tensor, world: Donut) -> list[float]:
+    """Correlation of B(s)ᵀz with the reward over a uniform grid, per task."""
+    points, inside = grid()
+    points = points[inside]
+    with torch.no_grad():
+        rebuilt = model.backward(points) @ z.mT  # [cells, T]
+    rewards = torch.stack([task(States(points, world.layout)) for task in world.tasks.values()])
+    return [
+        float(torch.corrcoef(torch.stack([a, b]))[0, 1]) for a, b in zip(rebuilt.mT, rewards, strict=True)
+    ]
+
+
+def draw(story: "Story", world: Donut, out: Path) -> dict[str, Path]:
+    """Write all figures as PNG files; name → path."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    paths = {}
+    with plt.rc_context({"font.size": 9, "axes.titlesize": 9, "figure.dpi": 110}):
+        for name, figure in {
+            "reconstruction": _reconstruction_figure(story, world, plt),
+            "occupancy": _occupancy_figure(story, plt),
+            "search": _search_figure(story, plt),
+        }.items():
+            paths[name] = out / f"{name}.png"
+            figure.savefig(paths[name], bbox_inches="tight")
+            plt.close(figure)
+    return paths
+
+
+def _panel(axis: Any, values: Tensor, title: str, *, signed: bool = False) -> None:
+    points, inside = grid()
+    del points
+    picture = torch.where(inside, values, torch.nan).reshape(CELLS, CELLS)
+    limit = float(values[inside].abs().max()) or 1.0
+    style = {"cmap": "coolwarm", "vmin": -limit, "vmax": limit} if signed else {"cmap": "magma", "vmin": 0.0}
+    axis.imshow(picture, origin="lower", extent=(-OUTER, OUTER, -OUTER, OUTER), **style)
+    axis.set_title(title, color=INK)
+    axis.set_xticks([])
+    axis.set_yticks([])
+    for side in axis.spines.values():
+        side.set_visible(False)
+
+
+def _histogram(points: Tensor, weights: Tensor | None = None) -> Tensor:
+    """Share of (weighted) points per cell, ``[CELLS²]``."""
+    cell = ((points + OUTER) / (2 * OUTER) * CELLS).long().clamp(0, CELLS - 1)
+    number = cell[..., 1] * CELLS + cell[..., 0]
+    mass = torch.ones_like(number, dtype=torch.float64) if weights is None else weights.double()
+    counts = torch.zeros(CELLS * CELLS, dtype=torch.float64)
+    counts.scatter_add_(0, number.reshape(-1), mass.expand(number.shape).reshape(-1))
+    return counts / counts.sum()
+
+
+def _reconstruction_figure(story: "Story", world: Donut, plt: Any) -> Any:
+    """The paper's toy figure: support, reward, and B(s)ᵀz of ZOL and FB (and ridge, which it leaves out)."""
+    shown = ["zol", "fb", "ridge"]
+    points, _ = grid()
+    support = _histogram(story.dataset.transitions().obs)
+    figure, axes = plt.subplots(
+        len(story.evidence.tasks), 2 + len(shown), figsize=(11, 2.2 * len(world.tasks))
+    )
+    for t, (name, task) in enumerate(world.tasks.items()):
+        _panel(axes[t, 0], support, "data" if t == 0 else "")
+        _panel(axes[t, 1], task(States(points, world.layout)), "reward" if t == 0 else "")
+        axes[t, 0].set_ylabel(name)
+        for k, method in enumerate(shown):
+            with torch.no_grad():
+                rebuilt = story.model.backward(points) @ story.methods[method].z[0, t]
+            corr = story.reconstruction[method][t]
+            _panel(axes[t, 2 + k], rebuilt, f"{method if t == 0 else ''} r={corr:.2f}".strip(), signed=True)
+    figure.suptitle("Data, reward, and the reward each latent stands for: B(s)ᵀz")
+    return figure
+
+
+def _occupancy_figure(story: "Story", plt: Any) -> Any:
+    """Where the methods really go, beside where the ratio says they go."""
+    shown = ["fb", "zol"]
+    tasks = story.evidence.tasks
+    discount = story.model.discount
+    figure, axes = plt.subplots(len(tasks), 2 * len(shown), figsize=(9, 2.2 * len(tasks)))
+    for m, method in enumerate(shown):
+        raw = _raw_ratio(story, method)
+        for t, task in enumerate(tasks):
+            path = story.visited[method][:, t]  # [steps, episodes, 2]
+            when = discount ** torch.arange(len(path), dtype=torch.float64)
+            real = _histogram(path, when.unsqueeze(-1))
+            predicted = _histogram(story.evidence.obs, raw[t].clamp_min(0.0))
+            overlap = 1 - 0.5 * float((real - predicted).abs().sum())
+            _panel(axes[t, 2 * m], real.sqrt(), f"{method}: visited" if t == 0 else "")
+            heading = f"{method}: ratio says" if t == 0 else ""
+            _panel(axes[t, 2 * m + 1], predicted.sqrt(), f"{heading} (overlap {overlap:.2f})".strip())
+            axes[t, 0].set_ylabel(task)
+    figure.suptitle(
+        "Discounted occupancy: visited in rollouts, and predicted by the ratio (square-root scale)"
+    )
+    return figure
+
+
+def _raw_ratio(story: "Story", method: str) -> Tensor:
+    with torch.no_grad():
+        mu = measure.forward_mean(story.model, story.evidence.starts, story.methods[method].z[0])
+        return measure.raw_ratio(story.model, mu, story.model.backward(story.evidence.obs))
+
+
+def _search_figure(story: "Story", plt: Any) -> Any:
+    """The trace of the searches: what the objective promised, step by step."""
+    figure, axes = plt.subplots(1, 3, figsize=(11, 2.6))
+    panels = {"objective": "objective", "ess": "effective sample size", "distance": "distance from z0"}
+    for axis, (key, title) in zip(axes, panels.items(), strict=True):
+        for t, task in enumerate(story.evidence.tasks):
+            for method, style in {"zol": "-", "zol-far": ":"}.items():
+                label = task if method == "zol" else None
+                axis.plot(story.methods[method].trace[key][:, 0, t], style, color=f"C{t}", label=label)
+        axis.set_title(title)
+        axis.set_xlabel("step")
+    axes[0].legend(frameon=False, fontsize=7)
+    figure.suptitle("The search (solid: paper's settings; dotted: ten times larger moves)", y=1.05)
+    return figure
+
+
+def headline(means: Mapping[str, float]) -> str:
+    """One sentence about the result, whichever way it went."""
+    best = max(means, key=lambda name: means[name])
+    change = means["zol"] - means["fb"]
+    word = "gains" if change > 0 else "loses"
+    return (
+        f"On this run ZOL {word} {abs(change):.3f} against plain FB ({means['fb']:.3f}), and a random move "
+        f"of the same size gives {means['perturb'] - means['fb']:+.3f}; the best method is {best} "
+        f"({means[best]:.3f})."
+    )
