@@ -12,6 +12,10 @@ from zol.errors import ZolError, unknown_name
 # name: (where, what it does in one line)
 COMMANDS: dict[str, tuple[str, str]] = {
     "demo": ("zol.cli.demo:demo", "collect, pretrain, prompt, adapt and roll out on the donut, in minutes"),
+    "doctor": (
+        "zol.cli.doctor:doctor",
+        "versions, extras, device, rendering, and how to add what is missing",
+    ),
 }
 
 

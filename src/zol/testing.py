@@ -1,0 +1,94 @@
+"""Public contract checks: run them on your own datasets, models and worlds."""
+
+import torch
+from torch import Tensor
+
+from zol.models.base import Model
+from zol.worlds.base import World
+
+
+def check_model(model: Model, *, samples: int = 7, seed: int = 0) -> None:
+    """Check that a model keeps the promises that prompting, adaptation and rollouts rely on.
+
+    Raises AssertionError with the broken promise.
+    """
+    g = torch.Generator().manual_seed(seed)
+    tensors = model.state_dict().values() if isinstance(model, torch.nn.Module) else ()
+    dtype = next((t.dtype for t in tensors if t.is_floating_point()), torch.get_default_dtype())
+
+    def draw(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=g, dtype=dtype)
+
+    obs, z = draw(samples, model.obs_dim), model.project(draw(3, model.z_dim))
+    _check_project(model, z)
+    with torch.no_grad():
+        B = model.backward(obs)
+        action = model.act(obs, z.unsqueeze(1))  # [3, samples, A]
+        F = model.forward(obs, z.unsqueeze(1), action)
+        assert B.shape == (samples, model.z_dim), f"backward gives [N, d], got {tuple(B.shape)}"
+        assert action.shape == (3, samples, model.action_dim), "act broadcasts latents against states"
+        assert F.shape[1:] == (3, samples, model.z_dim), "forward gives [P, ..., d]"
+        assert all(bool(x.isfinite().all()) for x in (B, action, F)), "outputs are finite"
+        assert bool((action.abs() <= 1 + 1e-6).all()), "actions are normalised to [−1, 1]"
+        assert torch.equal(action, model.act(obs, z.unsqueeze(1))), "act is deterministic: the mean action"
+        deep = model.backward(obs.reshape(1, samples, 1, -1))
+        assert deep.shape == (1, samples, 1, model.z_dim), "leading dimensions are free"
+        for k in range(3):
+            alone = model.forward(obs, z[k].expand(samples, -1), model.act(obs, z[k].expand(samples, -1)))
+            assert torch.allclose(alone, F[:, k], rtol=1e-4, atol=1e-5), "a row does not depend on the batch"
+    _check_gradients(model, obs, z)
+    assert 0 < model.discount < 1, "the discount lies strictly between 0 and 1"
+
+
+def _check_project(model: Model, z: Tensor) -> None:
+    assert torch.allclose(model.project(z), z, rtol=1e-5, atol=1e-6), "projecting twice is projecting once"
+    zero = model.project(torch.zeros_like(z))
+    assert bool(zero.isfinite().all()), "projecting the zero latent gives no NaN"
+
+
+def _check_gradients(model: Model, obs: Tensor, z: Tensor) -> None:
+    leaf = z[0].clone().requires_grad_()
+    action = model.act(obs, leaf.unsqueeze(0))
+    assert action.requires_grad, "act is differentiable in z"
+    (through_actor,) = torch.autograd.grad(action.square().sum(), leaf)
+    assert bool(through_actor.abs().max() > 0), "the gradient of act reaches z"
+    total = model.forward(obs, leaf.unsqueeze(0), action.detach()).sum()
+    assert total.requires_grad, "forward is differentiable in z"
+    (through_forward,) = torch.autograd.grad(total, leaf)
+    assert bool(through_forward.isfinite().all()), "gradients are finite"
+
+
+def check_world(world: World, *, envs: int = 6, seed: int = 0, tolerance: float = 1e-6) -> None:
+    """Check that a batched world keeps its promises: paired starts, independent environments, pure rewards.
+
+    ``tolerance`` bounds how exactly a state can be restored from its physics.
+    """
+
+    def generator() -> torch.Generator:
+        return torch.Generator().manual_seed(seed)
+
+    first = world.reset(envs, generator())
+    physics = world.physics.clone()
+    assert first.obs.shape == (envs, world.layout.obs_dim), "reset gives [n, D]"
+    again = world.reset(envs, generator())
+    assert torch.equal(first.obs, again.obs), "the same generator gives the same start states"
+    assert torch.allclose(world.observe(physics), first.obs, atol=tolerance), "observe reads physics"
+    restored = world.set_physics(physics)
+    assert torch.allclose(restored.obs, first.obs, atol=tolerance), "set_physics restores the state"
+
+    action = 2 * torch.rand(envs, world.action_dim, generator=generator()) - 1
+    together = world.step(action)
+    assert together.obs.shape == first.obs.shape, "step keeps the number of environments"
+    assert bool(together.obs.isfinite().all()), "observations are finite"
+    assert together.action is not None, "states carry the action that led to them"
+    for name, task in world.tasks.items():
+        reward = task(together)
+        assert reward.shape == (envs,), f"task '{name}' gives one reward per environment"
+        assert bool(reward.isfinite().all()), f"task '{name}' is finite"
+        assert torch.equal(reward, task(together)), f"task '{name}' is a pure function"
+    reached = together.obs.clone()
+    world.set_physics(physics[:2])
+    alone = world.step(action[:2])
+    assert torch.allclose(alone.obs, reached[:2], atol=tolerance), "environments do not influence each other"
+    covered = sum(field.size for field in world.layout.fields)
+    assert covered == world.layout.obs_dim, "every observation column has a name"
