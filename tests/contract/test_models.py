@@ -41,7 +41,7 @@ def test_fb_keeps_the_contract(change: dict) -> None:
 
 def test_exact_model_keeps_the_contract() -> None:
     mdp = chain()
-    check_model(ExactFB(mdp, torch.full((8,), 1 / 8, dtype=torch.float64)).double())
+    check_model(ExactFB(mdp, torch.full((8,), 1 / 8, dtype=torch.float64)), obs=torch.eye(8))
 
 
 def test_a_broken_model_is_caught() -> None:
