@@ -10,7 +10,9 @@ from importlib import import_module
 from zol.errors import ZolError, unknown_name
 
 # name: (where, what it does in one line)
-COMMANDS: dict[str, tuple[str, str]] = {}
+COMMANDS: dict[str, tuple[str, str]] = {
+    "worlds show": ("zol.cli.worlds:show", "what a world's observations mean, and its tasks"),
+}
 
 
 def main(argv: list[str] | None = None) -> None:
