@@ -80,12 +80,18 @@ def observe(batch: Batch) -> Array:
 
 
 def starts(model: Model, n: int, generator: torch.Generator) -> Array:
-    """Any legal pose in the air, then two seconds of falling and settling without control."""
+    """Any legal pose in the air, then two seconds of falling and settling without control.
+
+    dm_control writes the pose into a simulation whose forces were computed for the default pose, so that its
+    first settling step is a free fall without the springs of the legs. It shows in where the body comes to
+    rest, hence we do the same: one step in the default pose, and then the pose is added.
+    """
     limited = model.jnt_limited == 1
     low, high = model.jnt_range[limited].T
     batch = mujoco.batch.Batch(model, n)
-    batch.qpos[:, limited] = uniform(low, high, (n, int(limited.sum())), generator)
-    batch.step(nstep=SETTLING_STEPS)
+    batch.step()
+    batch.qpos[:, limited] += uniform(low, high, (n, int(limited.sum())), generator)
+    batch.step(nstep=SETTLING_STEPS - 1)
     return np.concatenate([batch.qpos, batch.qvel], axis=1)
 
 
