@@ -25,6 +25,7 @@ def main(states: int = 100_000, reference_states: int = 2_000, repeats: int = 5,
         repeats: Interleaved repeats; medians are reported.
         json: Print one JSON object per line.
     """
+    torch.set_num_threads(1)  # one core for both sides
     cases = []
     for domain, task in TASKS:
         ours, reference = formula(domain, task, states), simulator(domain, task, reference_states)
