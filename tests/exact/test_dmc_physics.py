@@ -100,3 +100,24 @@ def test_rewards_hold_on_states_that_random_actions_never_reach(rollouts):
         np.testing.assert_array_equal(seen.obs[row].numpy(), reference.observation())
         for name, expected in reference.rewards().items():
             assert float(world.tasks[name](seen)[row]) == pytest.approx(expected, abs=REWARD_TOLERANCE)
+
+
+def test_the_ball_meets_every_wall_of_the_maze_where_dm_control_has_it():
+    """Pushed against the tips and the sides of the plus, into its inner corners, and against the edges."""
+    world, reference = make("point_mass_maze"), Reference("point_mass_maze")
+    towards_tip = [
+        (x, y, -np.sign(x), -np.sign(y)) for x, y in [(0.25, 0), (-0.25, 0), (0, 0.25), (0, -0.25)]
+    ]
+    corners = [(x, y, -np.sign(x), -np.sign(y)) for x in (0.1, -0.1) for y in (0.1, -0.1)]
+    sides = [(x, y, 0.0, -np.sign(y)) for x, y in [(0.17, 0.1), (-0.17, 0.1), (0.17, -0.1), (-0.17, -0.1)]]
+    edges = [(x, y, np.sign(x), np.sign(y)) for x in (0.25, -0.25) for y in (0.25, -0.25)]
+    plan = torch.tensor([*towards_tip, *corners, *sides, *edges], dtype=torch.float64)
+    start = torch.cat([plan[:, :2], torch.zeros(len(plan), 2, dtype=torch.float64)], dim=1)
+    world.set_physics(start)
+    ours = [world.step(plan[:, 2:]).obs.numpy() for _ in range(120)]
+    for row, (begin, push) in enumerate(zip(start.numpy(), plan[:, 2:].numpy(), strict=True)):
+        reference.set_state(begin)
+        for seen in ours:
+            reference.step(push)
+            np.testing.assert_array_equal(seen[row], reference.observation())
+    assert np.abs(ours[-1][:, 2:]).max() < 1e-3, "by now everything rests against something"

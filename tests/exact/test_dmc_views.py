@@ -1,5 +1,7 @@
 """Views of a world: gymnasium, pictures, videos and the command line."""
 
+from pathlib import Path
+
 import imageio_ffmpeg
 import numpy as np
 import pytest
@@ -116,6 +118,15 @@ def test_worlds_show_prints_fields_and_tasks(capsys):
     printed = capsys.readouterr().out
     for word in ("torso_height", "orientations", "angular_momentum", "spin", "24 observations", "[m/s]"):
         assert word in printed
+
+
+@pytest.mark.parametrize("name", ["walker", "cheetah", "quadruped", "point_mass_maze"])
+def test_the_docs_name_every_field_and_task(name):
+    page = (Path(__file__).parents[2] / "docs" / "worlds.md").read_text(encoding="utf-8")
+    world = make(name)
+    tasks = [task for task in world.tasks if not task.endswith("_exorl")]
+    missing = [word for word in [*world.layout.names, *tasks] if f"`{word}`" not in page]
+    assert not missing
 
 
 def test_worlds_show_suggests_a_near_miss(capsys):
