@@ -16,6 +16,10 @@ class CheckpointError(ZolError, ValueError):
     """A checkpoint that cannot be read, or does not belong to what it is used with."""
 
 
+class WorldError(ZolError, RuntimeError):
+    """A simulator that cannot do what is asked of it."""
+
+
 class MissingExtra(ZolError, ImportError):
     """An optional dependency is needed and not installed."""
 

@@ -16,6 +16,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "zol.cli.doctor:doctor",
         "versions, extras, device, rendering, and how to add what is missing",
     ),
+    "worlds show": ("zol.cli.worlds:show", "what a world's observations mean, and its tasks"),
 }
 
 

@@ -24,14 +24,11 @@ def tolerance(
     """
     if low > high:
         raise ValueError(f"tolerance needs low ≤ high, got [{low}, {high}]")
-    inside = (x >= low) & (x <= high)
-    if margin == 0.0:
-        return inside.to(x.dtype)
     if margin < 0.0:
         raise ValueError(f"tolerance needs margin ≥ 0, got {margin}")
-    d = torch.where(x < low, low - x, x - high) / margin
-    # Inside, d may be −inf (an open bound); the value there is 1 whatever d is, so keep it harmless.
-    d = torch.where(inside, torch.zeros_like(d), d)
+    if margin == 0.0:
+        return ((x >= low) & (x <= high)).to(x.dtype)
+    d = torch.maximum(low - x, x - high).clamp_min(0.0) / margin  # an open bound is −inf here, and loses
     if shape == "gaussian":
         return torch.exp(math.log(at_margin) * d.square())
     drop = (1.0 - at_margin) * (d if shape == "linear" else d.square())

@@ -1,0 +1,1 @@
+"""Speed compared with the plain way, always in one run: python -m benchmarks.NAME [--json]."""

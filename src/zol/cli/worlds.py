@@ -1,0 +1,50 @@
+"""``zol worlds``: what a world's observations mean and which tasks it has."""
+
+import inspect
+from typing import Annotated
+
+import tyro
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from zol.tasks import Layout
+from zol.worlds import WORLDS, World, make
+
+
+def show(
+    name: Annotated[str, tyro.conf.Positional, tyro.conf.arg(help=f"one of {', '.join(WORLDS)}")],
+) -> None:
+    """Print a world's observation fields, what is derived from them, and its tasks."""
+    world = make(name)
+    console = Console()
+    console.print(
+        f"[bold]{world.name}[/bold]: {world.layout.obs_dim} observations, {world.action_dim} actions in "
+        f"\\[-1, 1], {world.episode_length} steps per episode, discount {world.discount:g}"
+    )
+    console.print(field_table(world.layout))
+    console.print(task_table(world))
+
+
+def field_table(layout: Layout) -> Table:
+    """Every name that ``states[name]`` accepts, stored fields first."""
+    table = Table(title=escape("fields: states[name]"), title_justify="left")
+    for heading in ("name", "columns", "unit", "meaning"):
+        table.add_column(heading, no_wrap=heading in ("name", "columns"))
+    for field in layout.fields:
+        last = field.start + field.size - 1
+        columns = str(field.start) if field.size == 1 else f"{field.start}-{last}"
+        table.add_row(field.name, columns, field.unit, field.meaning)
+    for name, function in layout.derived.items():
+        table.add_row(name, "derived", "", escape(inspect.getdoc(function) or ""))
+    return table
+
+
+def task_table(world: World) -> Table:
+    """The world's named tasks."""
+    table = Table(title="tasks", title_justify="left")
+    table.add_column("name", no_wrap=True)
+    table.add_column("rewarded")
+    for task in world.tasks.values():
+        table.add_row(task.name, task.description)
+    return table

@@ -1,0 +1,1 @@
+"""Four control domains (walker, cheetah, quadruped, point-mass maze) on batched MuJoCo."""

@@ -1,0 +1,75 @@
+"""One environment of a control world behind the gymnasium interface, for code that already speaks it."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from zol.errors import DataError, MissingExtra
+from zol.worlds import find_task, make
+from zol.worlds.dmc.render import Image, Renderer
+from zol.worlds.dmc.world import ControlWorld
+
+try:
+    import gymnasium
+except ModuleNotFoundError as missing:
+    raise MissingExtra("gymnasium", "dmc", "the gymnasium view of a world") from missing
+
+Observation = NDArray[np.float32]
+
+
+class GymView(gymnasium.Env[Observation, Observation]):
+    """``GymView("walker", "run")``: float32 observations, actions in [−1, 1], truncated after 1000 steps.
+
+    No task here terminates. ``info["physics"]`` is the simulator state, for ``set_physics`` and rendering.
+    """
+
+    metadata: dict[str, Any] = {"render_modes": ["rgb_array"], "render_fps": 50}  # noqa: RUF012
+
+    def __init__(self, world: str, task: str, render_mode: str | None = None) -> None:
+        if render_mode not in (None, "rgb_array"):
+            raise DataError(f"render_mode is None or 'rgb_array', got '{render_mode}'")
+        made = make(world)
+        if not isinstance(made, ControlWorld):
+            raise DataError(f"GymView shows control worlds, and '{world}' is none")
+        self.world = made
+        self.task = find_task(made, task)
+        self.render_mode = render_mode
+        self.metadata = {**self.metadata, "render_fps": round(1 / made.domain.control_timestep)}
+        self.observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (made.layout.obs_dim,), np.float32)
+        self.action_space = gymnasium.spaces.Box(-1.0, 1.0, (made.action_dim,), np.float32)
+        self._steps = 0
+        self._renderer: Renderer | None = None
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Observation, dict[str, Any]]:
+        """A fresh start state, determined by the seed."""
+        super().reset(seed=seed)
+        generator = torch.Generator().manual_seed(int(self.np_random.integers(2**63 - 1)))
+        states = self.world.reset(1, generator)
+        self._steps = 0
+        return states.obs[0].float().numpy(), {"physics": self.world.physics[0].numpy()}
+
+    def step(self, action: Observation) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
+        """One control step; the reward is that of the state it leads to."""
+        states = self.world.step(torch.as_tensor(action)[None])
+        self._steps += 1
+        truncated = self._steps >= self.world.episode_length
+        info = {"physics": self.world.physics[0].numpy()}
+        return states.obs[0].float().numpy(), float(self.task(states)[0]), False, truncated, info
+
+    def render(self) -> Image | None:
+        """The present state as a picture, when made with ``render_mode="rgb_array"``."""
+        if self.render_mode is None:
+            return None
+        if self._renderer is None:
+            self._renderer = Renderer(self.world)
+        return self._renderer.frame(self.world.physics[0])
+
+    def close(self) -> None:
+        """Give the renderer back."""
+        if self._renderer is not None:
+            self._renderer.close()
+            self._renderer = None

@@ -1,0 +1,138 @@
+"""Pictures and videos of simulator states, without a display.
+
+MuJoCo picks its OpenGL back end when it is first imported; here the context is made directly, so that
+importing a world never touches OpenGL and the order of imports does not matter.
+"""
+
+import copy
+import os
+import subprocess
+import sys
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from types import TracebackType
+
+import mujoco
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from zol.errors import DataError, MissingExtra, WorldError
+from zol.worlds.dmc.world import ControlWorld
+
+Image = NDArray[np.uint8]
+
+BACKENDS = ("egl", "osmesa")
+FONT_SCALE = 100
+
+# Draws into a tiny context. It runs in a process of its own, because a broken driver may crash it.
+PROBE = """
+import mujoco
+from mujoco.{backend} import GLContext
+context = GLContext(8, 8)
+context.make_current()
+mujoco.MjrContext(mujoco.MjModel.from_xml_string("<mujoco/>"), {font_scale})
+"""
+
+
+@cache
+def render_backend() -> str | None:
+    """The first of EGL and OSMesa that draws on this machine, or None; ``MUJOCO_GL`` can pick one."""
+    chosen = os.environ.get("MUJOCO_GL", "").lower()
+    return next(filter(_draws, [chosen] if chosen in BACKENDS else BACKENDS), None)
+
+
+def _draws(backend: str) -> bool:
+    command = [sys.executable, "-c", PROBE.format(backend=backend, font_scale=FONT_SCALE)]
+    settings = {**os.environ, "MUJOCO_GL": backend, "PYOPENGL_PLATFORM": backend}
+    try:
+        return subprocess.run(command, env=settings, capture_output=True, timeout=60).returncode == 0
+    except subprocess.TimeoutExpired:
+        return False
+
+
+class Renderer:
+    """Draws states of one world. Use it in a ``with`` block: OpenGL wants to be closed explicitly."""
+
+    def __init__(
+        self, world: ControlWorld, width: int = 320, height: int = 320, camera: int | None = None
+    ) -> None:
+        backend = render_backend()
+        if backend is None:
+            raise WorldError(
+                "drawing needs OpenGL without a display, and neither EGL nor OSMesa works here: install one, "
+                "for example 'apt-get install libegl1' or 'apt-get install libosmesa6'"
+            )
+        self._model = copy.copy(world.domain.model)
+        self._model.vis.global_.offwidth, self._model.vis.global_.offheight = width, height
+        self._data = mujoco.MjData(self._model)
+        self._context = import_module(f"mujoco.{backend}").GLContext(width, height)
+        self._context.make_current()
+        self._gpu = mujoco.MjrContext(self._model, FONT_SCALE)
+        mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN, self._gpu)
+        self._scene = mujoco.MjvScene(self._model, maxgeom=1000)
+        self._option = mujoco.MjvOption()
+        self._camera = mujoco.MjvCamera()
+        self._camera.type = mujoco.mjtCamera.mjCAMERA_FIXED
+        self._camera.fixedcamid = world.domain.camera if camera is None else camera
+        self._area = mujoco.MjrRect(0, 0, width, height)
+
+    def frame(self, physics: Tensor) -> Image:
+        """One state ``[P]`` as a picture ``[height, width, 3]``."""
+        self._context.make_current()
+        nq = self._model.nq
+        self._data.qpos[:] = physics.detach().cpu().numpy()[:nq]
+        mujoco.mj_forward(self._model, self._data)
+        every = mujoco.mjtCatBit.mjCAT_ALL
+        mujoco.mjv_updateScene(self._model, self._data, self._option, None, self._camera, every, self._scene)
+        mujoco.mjr_render(self._area, self._scene, self._gpu)
+        picture: Image = np.empty((self._area.height, self._area.width, 3), dtype=np.uint8)
+        mujoco.mjr_readPixels(picture, None, self._area, self._gpu)
+        return picture[::-1]  # OpenGL starts at the bottom
+
+    def close(self) -> None:
+        """Give the OpenGL context back."""
+        self._gpu.free()
+        self._context.free()
+
+    def __enter__(self) -> "Renderer":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def render(
+    world: ControlWorld, physics: Tensor, width: int = 320, height: int = 320, camera: int | None = None
+) -> Image:
+    """States ``[T, P]`` as pictures ``[T, height, width, 3]``."""
+    with Renderer(world, width, height, camera) as renderer:
+        return np.stack([renderer.frame(row) for row in physics])
+
+
+def write_video(path: str | Path, pictures: Image, fps: float) -> None:
+    """Write pictures ``[T, H, W, 3]`` with even sides as an .mp4 file, complete or not at all.
+
+    A world's real time is ``fps = 1 / world.domain.control_timestep``.
+    """
+    path = Path(path)
+    if path.suffix != ".mp4" or pictures.ndim != 4 or pictures.shape[1] % 2 or pictures.shape[2] % 2:
+        raise DataError(
+            f"a video is written to an .mp4 file from pictures [T, H, W, 3] with even sides, "
+            f"got '{path.name}' and shape {pictures.shape}"
+        )
+    try:
+        import imageio_ffmpeg
+    except ModuleNotFoundError as missing:
+        raise MissingExtra("imageio-ffmpeg", "video", "writing a video") from missing
+    unfinished = path.with_suffix(".part.mp4")
+    size = (pictures.shape[2], pictures.shape[1])
+    writer = imageio_ffmpeg.write_frames(str(unfinished), size, fps=fps, macro_block_size=2)
+    writer.send(None)
+    for picture in pictures:
+        writer.send(np.ascontiguousarray(picture))
+    writer.close()
+    os.replace(unfinished, path)

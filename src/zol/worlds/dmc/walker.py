@@ -1,0 +1,113 @@
+"""Planar walker: 24 observations, 6 motors, 10 physics steps of 2.5 ms per action."""
+
+import mujoco
+import numpy as np
+import torch
+from torch import Tensor
+
+from zol.tasks import Field, Layout, States, Task, tolerance
+from zol.worlds.dmc.domain import Array, Batch, Domain, Model, quiet_loading, suite_file, uniform
+from zol.worlds.dmc.planar import Planar, planar
+from zol.worlds.dmc.world import ControlWorld
+
+STAND_HEIGHT = 1.2  # metres
+
+BODIES = "torso, right thigh, right leg, right foot, left thigh, left leg, left foot"
+JOINTS = "right hip, right knee, right ankle, left hip, left knee, left ankle"
+FIELDS = (
+    Field("orientations", 0, 14, "", f"cos and sin of the absolute pitch, in turn, of {BODIES}"),
+    Field("torso_height", 14, 1, "m", "height of the torso's centre above the floor"),
+    Field("root_z_velocity", 15, 1, "m/s", "vertical velocity of the torso"),
+    Field("root_x_velocity", 16, 1, "m/s", "horizontal velocity of the torso"),
+    Field("pitch_rate", 17, 1, "rad/s", "pitch rate of the torso, positive when falling forward"),
+    Field("joint_velocities", 18, 6, "rad/s", JOINTS),
+)
+
+
+def world() -> ControlWorld:
+    """The walker as a batched world."""
+    with quiet_loading():
+        model = mujoco.MjModel.from_xml_path(suite_file("walker.xml"))
+    domain = Domain(
+        name="walker",
+        model=model,
+        substeps=10,
+        layout=layout(planar(model)),
+        tasks={task.name: task for task in TASKS},
+        discount=0.98,
+        starts=starts,
+        observe=observe,
+        reads=("xmat", "xpos"),
+        stage=mujoco.mjtStage.mjSTAGE_POS,
+        camera=0,
+    )
+    return ControlWorld(domain)
+
+
+def layout(body: Planar) -> Layout:
+    """Field table of the walker, with the quantities its rewards derive from it."""
+
+    def turning(s: States) -> tuple[Tensor, Tensor, Tensor]:
+        cos, sin = s["orientations"][..., 0::2], s["orientations"][..., 1::2]
+        return cos, sin, body.pitches(s["qvel"])
+
+    def torso_upright(s: States) -> Tensor:
+        """cos of the torso's pitch: 1 upright, −1 upside down."""
+        return s.obs[..., 0]
+
+    def qvel(s: States) -> Tensor:
+        """all 9 velocities: root z, root x, pitch, then the six joints."""
+        return s.obs[..., 15:24]
+
+    def speed(s: States) -> Tensor:
+        """horizontal velocity of the whole body's centre of mass [m/s]."""
+        return body.speed(s["root_x_velocity"], *turning(s))
+
+    def angular_momentum(s: States) -> Tensor:
+        """whole-body angular momentum about its centre of mass, around +y [kg·m²/s]."""
+        return body.angular_momentum(*turning(s))
+
+    derived = (torso_upright, qvel, speed, angular_momentum)
+    return Layout(24, FIELDS, {f.__name__: f for f in derived})
+
+
+def observe(batch: Batch) -> Array:
+    """Orientations, torso height and velocities, exactly as dm_control lists them."""
+    turned = batch.xmat[:, 1:].reshape(batch.nsim, 7, 9)[:, :, [0, 2]]  # xx = cos θ, xz = sin θ
+    return np.concatenate([turned.reshape(batch.nsim, 14), batch.xpos[:, 1, 2:], batch.qvel], axis=1)
+
+
+def starts(model: Model, n: int, generator: torch.Generator) -> Array:
+    """Any pitch, any legal pose, at rest, with the torso at its default height."""
+    low, high = model.jnt_range.T.copy()
+    pitch = model.joint("rooty").id
+    low[pitch], high[pitch] = -np.pi, np.pi  # the two root slides have the range [0, 0]: they stay there
+    return np.concatenate([uniform(low, high, (n, model.nq), generator), np.zeros((n, model.nv))], axis=1)
+
+
+def _stand(s: States) -> Tensor:
+    tall = tolerance(s["torso_height"], STAND_HEIGHT, margin=STAND_HEIGHT / 2)
+    return (3 * tall + (1 + s["torso_upright"]) / 2) / 4
+
+
+def _move(s: States, target: float) -> Tensor:
+    fast = tolerance(s["speed"], target, margin=target / 2, shape="linear", at_margin=0.5)
+    return _stand(s) * (5 * fast + 1) / 6
+
+
+def _flip(s: States) -> Tensor:
+    turning = tolerance(s["angular_momentum"], 5.0, margin=5.0, shape="linear", at_margin=0.0)
+    return _stand(s) * (5 * turning + 1) / 6
+
+
+def _spin(s: States) -> Tensor:
+    return tolerance(s["angular_momentum"], 10.0, margin=10.0, shape="linear", at_margin=0.0)
+
+
+TASKS = (
+    Task("stand", _stand, "torso at 1.2 m or more, and upright"),
+    Task("walk", lambda s: _move(s, 1.0), "stand, moving forward at 1 m/s or more"),
+    Task("run", lambda s: _move(s, 8.0), "stand, moving forward at 8 m/s or more"),
+    Task("spin", _spin, "angular momentum of 10 kg·m²/s or more, in any posture"),
+    Task("flip", _flip, "stand, with angular momentum of 5 kg·m²/s or more"),
+)

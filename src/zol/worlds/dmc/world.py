@@ -1,0 +1,146 @@
+"""One batched world for every control domain: n environments are stepped in one C call over all cores.
+
+Stepping reproduces dm_control to the last bit. dm_control ends a control step by updating what depends on
+positions and velocities, but not accelerations; ``Batch.step(stage=VEL)`` on a persistent batch does the
+same. A fresh state is first evaluated with actuation switched off, because dm_control does so on reset.
+"""
+
+import copy
+
+import mujoco
+import mujoco.batch
+import numpy as np
+import torch
+from torch import Tensor
+
+from zol.errors import DataError, WorldError
+from zol.tasks import States
+from zol.worlds.dmc.domain import Array, Batch, Domain
+
+ROWS_AT_ONCE = 1024  # how many states ``observe`` evaluates in one call
+# Columns of the warning counters that mean "this simulation blew up"; MuJoCo then restarts it silently.
+UNSTABLE = [int(getattr(mujoco.mjtWarning, f"mjWARN_BAD{what}")) for what in ("QPOS", "QVEL", "QACC")]
+
+
+class ControlWorld:
+    """Walker, cheetah, quadruped or maze, as many at once as asked for. Tensors are float64 on the CPU."""
+
+    episode_length = 1000
+
+    def __init__(self, domain: Domain, threads: int = 0) -> None:
+        """A world without environments yet; ``threads=0`` uses every core."""
+        self.domain = domain
+        self.name = domain.name
+        self.layout = domain.layout
+        self.tasks = domain.tasks
+        self.discount = domain.discount
+        self.action_dim = int(domain.model.nu)
+        self._threads = threads
+        low, high = domain.model.actuator_ctrlrange.T
+        # Written so that a range of [−1, 1] leaves every action untouched, to the last bit.
+        self._middle, self._half = (high + low) / 2, (high - low) / 2
+        self._unactuated = copy.copy(domain.model)
+        self._unactuated.opt.disableflags |= mujoco.mjtDisableBit.mjDSBL_ACTUATION
+        self._columns = slice(1, 1 + domain.physics_dim)  # MuJoCo's rows start (time, qpos, qvel, act, …)
+        self._batch: Batch | None = None
+        self._scratch: Batch | None = None
+
+    @property
+    def physics(self) -> Tensor:
+        """Simulator states (qpos, qvel, act) of the running environments, ``[n, P]``; a copy."""
+        return torch.from_numpy(self._running().state[:, self._columns].copy())
+
+    def reset(self, n: int, generator: torch.Generator) -> States:
+        """``n`` environments in fresh start states.
+
+        The result depends on the drawn states alone: ``set_physics(states.physics)`` starts the same
+        episodes again, bit for bit.
+        """
+        if n < 1:
+            raise DataError(f"reset needs at least one environment, got n={n}")
+        return self.set_physics(torch.from_numpy(self.domain.starts(self.domain.model, n, generator)))
+
+    def set_physics(self, physics: Tensor) -> States:
+        """Put as many environments as there are rows into these states, as dm_control's reset would.
+
+        A state of the quadruped does not determine its accelerometer and toe sensors (27 of 78 columns):
+        in a running episode they are one physics step old and include the last action. Here, as after any
+        dm_control reset, they are those of the unactuated body, until the next step.
+        """
+        rows = self._check_physics(physics)
+        batch = self._batch
+        if batch is None or batch.nsim != len(rows):
+            batch = self._batch = self._new_batch(self.domain.model, len(rows), persistent=True)
+        batch.reset(stage=mujoco.mjtStage.mjSTAGE_NONE)
+        batch.state[:, self._columns] = rows
+        batch.set_models(self._unactuated)
+        batch.forward(stage=mujoco.mjtStage.mjSTAGE_ACC)
+        batch.set_models(None)
+        return self._states(None)
+
+    def step(self, action: Tensor) -> States:
+        """Apply actions ``[n, A]``, clipped to [−1, 1]; the states carry the clipped ones."""
+        batch = self._running()
+        action = action.detach().to("cpu", torch.float64)
+        if action.shape != (batch.nsim, self.action_dim) or not bool(action.isfinite().all()):
+            raise DataError(
+                f"{self.name} expects finite actions of shape ({batch.nsim}, {self.action_dim}), got shape "
+                f"{tuple(action.shape)} with {int((~action.isfinite()).sum())} numbers that are not finite"
+            )
+        action = action.clamp(-1.0, 1.0)
+        batch.ctrl[:] = self._middle + self._half * action.numpy()
+        batch.step(nstep=self.domain.substeps, stage=mujoco.mjtStage.mjSTAGE_VEL)
+        unstable = batch.warning[:, UNSTABLE, 1].any(axis=1)  # entry 1 is the count
+        if unstable.any():
+            raise WorldError(
+                f"environment {int(unstable.argmax())} of {self.name} became unstable (NaN or a huge "
+                "acceleration): look at the state it was started from"
+            )
+        return self._states(action)
+
+    def observe(self, physics: Tensor) -> Tensor:
+        """Observations ``[n, D]`` of states ``[n, P]``: those that ``set_physics`` would give.
+
+        Exact for every column but the quadruped's accelerometer and toe sensors; see ``set_physics``.
+        """
+        rows = self._check_physics(physics)
+        if self._scratch is None or self._scratch.nsim < min(len(rows), ROWS_AT_ONCE):
+            size = min(len(rows), ROWS_AT_ONCE)
+            self._scratch = self._new_batch(self._unactuated, size, persistent=False)
+        scratch = self._scratch
+        seen = np.empty((len(rows), self.layout.obs_dim))
+        for start in range(0, len(rows), scratch.nsim):
+            part = rows[start : start + scratch.nsim]
+            ids = np.arange(len(part))
+            scratch.reset(ids, stage=mujoco.mjtStage.mjSTAGE_NONE)
+            scratch.state[: len(part), self._columns] = part
+            scratch.forward(ids, stage=self.domain.stage)
+            seen[start : start + len(part)] = self.domain.observe(scratch)[: len(part)]
+        return torch.from_numpy(seen)
+
+    def _states(self, action: Tensor | None) -> States:
+        obs = torch.from_numpy(self.domain.observe(self._running()))
+        return States(obs, self.layout, action=action, physics=self.physics)
+
+    def _running(self) -> Batch:
+        if self._batch is None:
+            raise WorldError(f"{self.name} holds no environments yet: call reset(n, generator) first")
+        return self._batch
+
+    def _new_batch(self, model: object, n: int, persistent: bool) -> Batch:
+        batch = mujoco.batch.Batch(model, n, self._threads, persistent)
+        for name in self.domain.reads:
+            batch.bind(name)  # before the first call: a field is filled by the calls that follow
+        return batch
+
+    def _check_physics(self, physics: Tensor) -> Array:
+        rows: Array = physics.detach().to("cpu", torch.float64).numpy()
+        if rows.ndim != 2 or rows.shape[1] != self.domain.physics_dim or len(rows) == 0:
+            raise DataError(
+                f"{self.name} expects simulator states of shape (n, {self.domain.physics_dim}), "
+                f"got {tuple(rows.shape)}: rows of qpos, qvel and activations"
+            )
+        if not np.isfinite(rows).all():
+            bad = int((~np.isfinite(rows)).any(axis=1).sum())
+            raise DataError(f"{bad} of these {len(rows)} {self.name} states have NaN or inf in them")
+        return rows
