@@ -22,7 +22,7 @@ from benchmarks.timing import Case, compare
 from zol.adapt.base import identity
 from zol.models.base import Latent
 from zol.models.fb import FB, FBConfig
-from zol.rollout import rollout
+from zol.rollout import evaluate
 from zol.worlds import make
 from zol.worlds.dmc.world import ControlWorld
 
@@ -48,7 +48,7 @@ def main(
     latent = Latent(z, identity(model), "run", "random")
 
     def batched() -> None:
-        rollout(
+        evaluate(
             world, model, [latent], episodes=episodes, steps=steps, generator=torch.Generator().manual_seed(0)
         )
 

@@ -1,5 +1,62 @@
-"""Zero-shot off-policy learning: the best behaviour a pretrained model already knows, for any task."""
+"""Zero-shot off-policy learning: the best behaviour a pretrained model already knows, for any task.
 
-from importlib import metadata
+These names are the public interface; everything else may change. They are imported when first used, so
+``import zol`` is quick and pulls in nothing heavy.
+"""
+
+from importlib import import_module, metadata
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from zol import adapt, measure, prompt, testing, worlds
+    from zol.adapt import Adapted, Evidence, ZOLConfig
+    from zol.checkpoint import Checkpoint, load, save
+    from zol.data import Dataset
+    from zol.models.base import Latent, Measure, Model
+    from zol.models.fb import FB, FBConfig, FBLearner
+    from zol.report import Scores
+    from zol.rollout import evaluate
+    from zol.tasks import States, Task
+    from zol.train import TrainConfig, pretrain
 
 __version__ = metadata.version("zol")
+
+# name: where it lives
+_HOMES = {
+    "Dataset": "zol.data",
+    "Task": "zol.tasks",
+    "States": "zol.tasks",
+    "FB": "zol.models.fb",
+    "FBConfig": "zol.models.fb",
+    "FBLearner": "zol.models.fb",
+    "Model": "zol.models.base",
+    "Measure": "zol.models.base",
+    "Latent": "zol.models.base",
+    "TrainConfig": "zol.train",
+    "pretrain": "zol.train",
+    "Evidence": "zol.adapt",
+    "Adapted": "zol.adapt",
+    "ZOLConfig": "zol.adapt",
+    "evaluate": "zol.rollout",
+    "Scores": "zol.report",
+    "Checkpoint": "zol.checkpoint",
+    "load": "zol.checkpoint",
+    "save": "zol.checkpoint",
+}
+_MODULES = ("adapt", "measure", "prompt", "testing", "worlds")
+
+__all__ = [  # noqa: RUF022  (in the order in which a user meets them)
+    "Dataset", "Task", "States",
+    "FB", "FBConfig", "FBLearner", "TrainConfig", "pretrain",
+    "Model", "Measure", "Latent", "Evidence", "Adapted", "ZOLConfig", "adapt",
+    "evaluate", "Scores", "Checkpoint", "load", "save",
+    "measure", "prompt", "testing", "worlds",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(f"zol.{name}")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'zol' has no attribute '{name}'")
+    return getattr(import_module(_HOMES[name]), name)

@@ -27,7 +27,7 @@ class Rollouts:
     visited: Tensor | None  # observations [steps, L, E, D] if asked for
 
 
-def rollout(
+def evaluate(
     world: World,
     model: Model,
     latents: Sequence[Latent],

@@ -39,9 +39,16 @@ class TrainConfig(Config):
     """steps between lines of metrics.jsonl"""
     save_every: int = Field(default=2_000, ge=1)
     """steps between saves"""
+    anneal: float = Field(default=0.0, ge=0, le=1)
+    """last share of the steps over which learning rates fall to zero; FB returns jitter without it"""
+
+    def learning_scale(self, step: int) -> float:
+        """The share of the learning rates in force at a step."""
+        tail = self.anneal * self.steps
+        return 1.0 if tail == 0 else min(1.0, (self.steps - step) / tail)
 
 
-def train(
+def pretrain(
     learner: Learner,
     dataset: Dataset,
     config: TrainConfig,
@@ -66,6 +73,7 @@ def train(
     task = bar.add_task("training", total=config.steps, completed=run.step)
     try:
         while run.step < config.steps:
+            learner.scale_learning_rates(config.learning_scale(run.step))
             batch = dataset.sample(config.batch_size, run.generator)
             metrics = learner.update(batch, run.generator)
             run.step += 1

@@ -11,7 +11,7 @@ from zol.data import Batch, Dataset
 from zol.errors import CheckpointError, DataError
 from zol.models.fb import FB, FBConfig, FBLearner
 from zol.models.learning import frozen
-from zol.train import TrainConfig, train
+from zol.train import TrainConfig, pretrain
 from zol.worlds.donut import collect
 
 SMALL = FBConfig(obs_dim=2, action_dim=2, z_dim=6, hidden=16, backward_hidden=16, normalise_obs=True)
@@ -33,10 +33,10 @@ def learner(**changes: object) -> FBLearner:
 @pytest.mark.parametrize("change", [{}, {"discrete": True}], ids=["continuous", "discrete"])
 def test_resume_is_exact(data: Dataset, tmp_path: Path, change: dict) -> None:
     whole = learner(**change)
-    train(whole, data, settings(40), tmp_path / "whole")
-    train(learner(**change), data, settings(20), tmp_path / "parts")
+    pretrain(whole, data, settings(40), tmp_path / "whole")
+    pretrain(learner(**change), data, settings(20), tmp_path / "parts")
     resumed = learner(**change)
-    history = train(resumed, data, settings(40), tmp_path / "parts")
+    history = pretrain(resumed, data, settings(40), tmp_path / "parts")
     for name, value in whole.model.state_dict().items():
         assert torch.equal(value, resumed.model.state_dict()[name]), name
     for name, value in whole.state_dict().items():
@@ -58,13 +58,13 @@ def test_an_interrupt_saves_first(data: Dataset, tmp_path: Path) -> None:
 
     stopped = Interrupted(FB(SMALL, torch.Generator().manual_seed(1)))
     with pytest.raises(KeyboardInterrupt):
-        train(stopped, data, settings(30), tmp_path / "run")
+        pretrain(stopped, data, settings(30), tmp_path / "run")
     assert checkpoint.read_metadata(tmp_path / "run" / "training.safetensors")["step"] == "17"
 
 
 def test_the_run_leaves_a_checkpoint_that_can_be_prompted(data: Dataset, tmp_path: Path) -> None:
     trained = learner()
-    train(trained, data, settings(5), tmp_path / "run", facts={"world": "donut"})
+    pretrain(trained, data, settings(5), tmp_path / "run", facts={"world": "donut"})
     loaded = checkpoint.load(tmp_path / "run")
     assert loaded.facts["data"] == data.fingerprint()
     assert loaded.prompt["obs"].shape == (2_000, 2)
@@ -77,7 +77,7 @@ def test_same_seed_same_weights_other_seed_other_weights(data: Dataset) -> None:
     runs = []
     for seed in (0, 0, 1):
         one = learner()
-        train(one, data, settings(10, seed=seed))
+        pretrain(one, data, settings(10, seed=seed))
         runs.append(one.model.forward_map.Fs[0].weight)
     assert torch.equal(runs[0], runs[1])
     assert not torch.equal(runs[0], runs[2])
@@ -85,14 +85,14 @@ def test_same_seed_same_weights_other_seed_other_weights(data: Dataset) -> None:
 
 def test_mistakes_are_explained_before_any_time_is_spent(data: Dataset, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="2 observation and 2 action columns, the model expects 3 and 2"):
-        train(FBLearner(FB(SMALL.but(obs_dim=3))), data, settings(5))
+        pretrain(FBLearner(FB(SMALL.but(obs_dim=3))), data, settings(5))
     with pytest.raises(DataError, match="fewer than one batch"):
-        train(learner(), data, settings(5, batch_size=4_000))
-    train(learner(), data, settings(5), tmp_path / "run")
+        pretrain(learner(), data, settings(5, batch_size=4_000))
+    pretrain(learner(), data, settings(5), tmp_path / "run")
     with pytest.raises(CheckpointError, match="trained with seed=0, now 1"):
-        train(learner(), data, settings(9, seed=1), tmp_path / "run")
+        pretrain(learner(), data, settings(9, seed=1), tmp_path / "run")
     with pytest.raises(CheckpointError, match="has shape"):
-        train(learner(hidden=32), data, settings(9), tmp_path / "run")
+        pretrain(learner(hidden=32), data, settings(9), tmp_path / "run")
 
 
 def test_divergence_is_named(data: Dataset) -> None:
@@ -100,7 +100,7 @@ def test_divergence_is_named(data: Dataset) -> None:
     with torch.no_grad():
         broken.model.forward_map.Fs[0].weight.fill_(torch.nan)
     with pytest.raises(DataError, match="diverged at step 5"):
-        train(broken, data, settings(5))
+        pretrain(broken, data, settings(5))
 
 
 def test_actor_step_computes_no_gradient_for_F(data: Dataset) -> None:
@@ -127,7 +127,7 @@ def test_actor_step_computes_no_gradient_for_F(data: Dataset) -> None:
     ids=str,
 )
 def test_every_option_trains(data: Dataset, change: dict) -> None:
-    history = train(learner(**change), data, settings(10))
+    history = pretrain(learner(**change), data, settings(10))
     assert all(value == value for value in history[-1].values())
 
 

@@ -7,7 +7,7 @@ from zol.adapt.base import identity
 from zol.errors import DataError
 from zol.models.base import Latent
 from zol.models.fb import FB, FBConfig
-from zol.rollout import rollout
+from zol.rollout import evaluate
 from zol.testing import check_world
 from zol.worlds.donut import INNER, OUTER, Donut, collect
 from zol.worlds.tabular import four_rooms
@@ -61,7 +61,7 @@ def test_rollout_equals_the_plain_loop_and_pairs_starts() -> None:
     z = model.project(torch.randn(3, 4, generator=generator(1)))
     names = ["square", "cross", "square"]
     latents = [Latent(row, identity(model), name, "test") for row, name in zip(z, names, strict=True)]
-    result = rollout(world, model, latents, episodes=5, generator=generator(2), steps=20, keep_visited=True)
+    result = evaluate(world, model, latents, episodes=5, generator=generator(2), steps=20, keep_visited=True)
     assert result.visited is not None
     starts = Donut().reset(5, generator(2)).obs
     for k, (row, name) in enumerate(zip(z, names, strict=True)):
@@ -84,6 +84,6 @@ def test_rollout_mistakes_are_explained() -> None:
     model = FB(FBConfig(obs_dim=2, action_dim=2, z_dim=4, hidden=16, backward_hidden=16))
     latent = Latent(torch.ones(4), identity(model), "sqare", "test")
     with pytest.raises(DataError, match="did you mean 'square'"):
-        rollout(Donut(), model, [latent], episodes=2, generator=generator())
+        evaluate(Donut(), model, [latent], episodes=2, generator=generator())
     with pytest.raises(DataError, match="no latents"):
-        rollout(Donut(), model, [], episodes=2, generator=generator())
+        evaluate(Donut(), model, [], episodes=2, generator=generator())

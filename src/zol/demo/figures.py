@@ -63,7 +63,7 @@ def draw(story: "Story", world: Donut, out: Path) -> dict[str, Path]:
 def _panel(axis: Any, values: Tensor, title: str, *, signed: bool = False) -> None:
     points, inside = grid()
     del points
-    picture = torch.where(inside, values, torch.nan).reshape(CELLS, CELLS)
+    picture = torch.where(inside, values, torch.nan).reshape(CELLS, CELLS).numpy()
     limit = float(values[inside].abs().max()) or 1.0
     style = {"cmap": "coolwarm", "vmin": -limit, "vmax": limit} if signed else {"cmap": "magma", "vmin": 0.0}
     axis.imshow(picture, origin="lower", extent=(-OUTER, OUTER, -OUTER, OUTER), **style)
@@ -143,7 +143,9 @@ def _search_figure(story: "Story", plt: Any) -> Any:
         for t, task in enumerate(story.evidence.tasks):
             for method, style in {"zol": "-", "zol-far": ":"}.items():
                 label = task if method == "zol" else None
-                axis.plot(story.methods[method].trace[key][:, 0, t], style, color=f"C{t}", label=label)
+                axis.plot(
+                    story.methods[method].trace[key][:, 0, t].numpy(), style, color=f"C{t}", label=label
+                )
         axis.set_title(title)
         axis.set_xlabel("step")
     axes[0].legend(frameon=False, fontsize=7)

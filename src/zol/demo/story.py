@@ -25,7 +25,7 @@ from zol.demo import figures, page
 from zol.models.fb import FB, FBConfig, FBLearner
 from zol.progress import progress_bar
 from zol.provenance import provenance
-from zol.train import TrainConfig, train
+from zol.train import TrainConfig, pretrain
 from zol.worlds.donut import Donut, collect
 
 
@@ -129,10 +129,15 @@ def _pretrain(config: DemoConfig, dataset: Dataset, out: Path, progress: Progres
     )
     model = FB(settings, torch.Generator().manual_seed(config.seed))
     training = TrainConfig(
-        steps=config.steps, batch_size=config.batch_size, seed=config.seed, log_every=50, save_every=1000
+        steps=config.steps,
+        batch_size=config.batch_size,
+        seed=config.seed,
+        log_every=50,
+        save_every=1000,
+        anneal=0.3,
     )
     facts = {"title": "FB on the donut", "world": "donut"}
-    train(FBLearner(model), dataset, training, out / "model", facts=facts, progress=progress)
+    pretrain(FBLearner(model), dataset, training, out / "model", facts=facts, progress=progress)
     return model.eval()
 
 
@@ -158,7 +163,7 @@ def _test(
 ) -> tuple[report.Scores, dict[str, Tensor]]:
     latents = [latent for found in methods.values() for latent in found.latents()]
     generator = torch.Generator().manual_seed(config.seed + 3)
-    result = rollout.rollout(
+    result = rollout.evaluate(
         world,
         model,
         latents,

@@ -82,6 +82,9 @@ class Learner(Protocol):
     def update(self, batch: Any, generator: torch.Generator) -> Mapping[str, Tensor]:
         """One step on a batch of transitions; returns the numbers worth watching."""
 
+    def scale_learning_rates(self, scale: float) -> None:
+        """Use this share of the configured learning rates from now on."""
+
     def state_dict(self) -> dict[str, Tensor]:
         """Everything beyond the model that an exact resume needs: targets and optimisers, as tensors."""
 

@@ -259,6 +259,12 @@ class FBLearner:
         self.actor_optimiser.step_and_clear()
         return {"actor": loss.detach()}
 
+    def scale_learning_rates(self, scale: float) -> None:
+        """Use this share of the configured learning rates from now on."""
+        for part in self._parts().values():
+            if isinstance(part, Adam):
+                part.scale_learning_rate(scale)
+
     def state_dict(self) -> dict[str, Tensor]:
         """Targets and optimiser moments, as flat named tensors."""
         return named_state(self._parts())

@@ -14,12 +14,18 @@ class Adam:
 
     def __init__(self, parameters: Iterable[nn.Parameter], learning_rate: float) -> None:
         self.parameters = list(parameters)
+        self.learning_rate = learning_rate
         self.optimiser = torch.optim.Adam(self.parameters, lr=learning_rate, fused=True)
 
     def step_and_clear(self) -> None:
         """Apply the gradients and drop them."""
         self.optimiser.step()
         self.optimiser.zero_grad(set_to_none=True)
+
+    def scale_learning_rate(self, scale: float) -> None:
+        """Use this share of the learning rate from now on."""
+        for group in self.optimiser.param_groups:
+            group["lr"] = scale * self.learning_rate
 
     def state_dict(self) -> dict[str, Tensor]:
         """Moments and step counts, ``{index}.{name}``."""

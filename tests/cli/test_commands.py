@@ -1,0 +1,128 @@
+"""Commands as a user types them: help that teaches, errors in one line, files where they were promised."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from zol.cli import COMMANDS, main
+from zol.report import Scores
+
+
+def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    try:
+        main(list(words))
+        code = 0
+    except SystemExit as stop:
+        code = int(stop.code or 0)
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def test_overview_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys)
+    assert code == 0
+    for name in COMMANDS:
+        assert name in out
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help(capsys: pytest.CaptureFixture[str], name: str) -> None:
+    code, out, _ = run(capsys, *name.split(), "--help")
+    assert code == 0
+    assert "usage" in out.lower()
+
+
+def test_near_misses_are_suggested(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = run(capsys, "demmo")
+    assert code == 2
+    assert err.startswith("zol: no command called 'demmo'; did you mean 'demo'?")
+    assert "Traceback" not in err
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(capsys, "--version")[1].startswith("zol 0.")
+
+
+def test_doctor_reports_and_finds_nothing_wrong_here(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "doctor")
+    assert code == 0
+    for word in ("torch", "mujoco", "rendering", "threads", "device"):
+        assert word in out
+
+
+def test_import_is_light() -> None:
+    """``import zol`` brings neither plotting nor simulators nor the command line with it."""
+    code = "import sys, zol; print([m for m in ('matplotlib', 'mujoco', 'tyro', 'rich') if m in sys.modules])"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert out.strip() == "[]"
+
+
+def test_public_names_all_resolve() -> None:
+    import zol
+
+    assert len(zol.__all__) <= 25
+    for name in zol.__all__:
+        assert getattr(zol, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        _ = zol.nonsense
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A demo small enough for a test: the code path of the real one, not its numbers."""
+    out = tmp_path_factory.mktemp("demo")
+    small = "--steps 60 --hidden 16 --transitions 5000 --episodes 6 --z-dim 8 --batch-size 32"
+    main(["demo", "--out", str(out), *small.split()])
+    return out
+
+
+def test_demo_writes_what_it_promises(demo: Path) -> None:
+    names = {path.name for path in demo.iterdir()}
+    assert names >= {
+        "scores.npz", "scores.json", "index.html", "table.md", "timing.json", "latents", "model",
+        "reconstruction.png", "occupancy.png", "search.png",
+    }  # fmt: skip
+    scores = Scores.load(demo / "scores")
+    assert scores.tasks == ("square", "two_circles", "cross", "outer_ring", "far_disc")
+    assert {"fb", "ridge", "zol", "perturb"} <= set(scores.methods)
+    assert scores.values["zol"].shape == (1, 5, 6)
+    assert {"command", "commit", "cpu", "torch", "settings"} <= set(scores.facts)
+
+
+def test_demo_page_is_self_contained(demo: Path) -> None:
+    page = (demo / "index.html").read_text()
+    assert page.count("data:image/png;base64,") == 3
+    assert "<script" not in page
+    assert "http://" not in page
+    assert "start states only" in page  # the caveat stands beside the numbers
+
+
+def test_demo_control_moves_as_far_as_zol(demo: Path) -> None:
+    z = {
+        name: json.loads((demo / "latents" / f"{name}-square.json").read_text())
+        for name in ("fb", "zol-far", "perturb-far")
+    }
+
+    def distance(name: str) -> float:
+        pairs = zip(z["fb"]["z"], z[name]["z"], strict=True)
+        return sum((a - b) ** 2 for a, b in pairs) ** 0.5
+
+    assert distance("perturb-far") == pytest.approx(distance("zol-far"), rel=1e-3)
+
+
+def test_demo_checkpoint_loads_and_its_latents_fit(demo: Path) -> None:
+    import zol
+
+    loaded = zol.load(demo / "model")
+    latent = zol.Latent.load(demo / "latents" / "zol-cross.json")
+    result = zol.evaluate(
+        zol.worlds.make("donut"),
+        loaded.model,
+        [latent],
+        episodes=3,
+        generator=__import__("torch").Generator(),
+    )
+    assert result.returns.shape == (1, 3)

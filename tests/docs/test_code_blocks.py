@@ -1,0 +1,44 @@
+"""Every Python block of the README and of the docs runs, top to bottom, as a reader would run it."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def python_blocks(page: Path) -> list[tuple[int, str]]:
+    """Line number and text of each fenced Python block."""
+    text = page.read_text()
+    found = re.finditer(r"^```python\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE)
+    return [(text[: match.start(1)].count("\n") + 1, match.group(1)) for match in found]
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if python_blocks(p)], ids=lambda p: p.name)
+def test_code_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    namespace: dict[str, object] = {"__name__": "__docs__"}
+    for line, block in python_blocks(page):
+        # Pad with empty lines, so that a traceback points at the line of the page.
+        exec(compile("\n" * (line - 1) + block, str(page), "exec"), namespace)
+
+
+def test_the_readme_has_an_example() -> None:
+    assert python_blocks(ROOT / "README.md")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\((?!https?://|#)([^)#\s]+)", page.read_text()):
+        assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_every_command_of_the_readme_exists() -> None:
+    from zol.cli import COMMANDS
+
+    for words in re.findall(
+        r"^zol ([a-z]+(?: [a-z]+)?)", (ROOT / "README.md").read_text(), flags=re.MULTILINE
+    ):
+        assert words in COMMANDS or words.split()[0] in COMMANDS, f"zol {words}"
