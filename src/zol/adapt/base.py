@@ -4,7 +4,7 @@ A method is a function ``(model, evidence, start, …) → Adapted``. It sees a 
 start states, never a test return; all networks stay frozen.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -40,19 +40,27 @@ class Evidence:
     @staticmethod
     def gather(
         dataset: Dataset,
-        tasks: Mapping[str, Task],
-        layout: Layout,
+        tasks: Sequence[Task] | Mapping[str, Task],
+        layout: Layout | None = None,
         *,
         samples: int = 10_000,
         starts: int = 256,
         generator: torch.Generator,
     ) -> "Evidence":
-        """Label a random sample of a dataset with every task, and draw start states."""
+        """Label a random sample of a dataset with every task, and draw start states.
+
+        ``layout`` names the observation columns for the rewards; without it they are one field, ``s["obs"]``.
+        """
+        wanted = list(tasks.values()) if isinstance(tasks, Mapping) else list(tasks)
         batch = dataset.sample(samples, generator)
-        arrived = batch.arrived(layout)
-        rewards = torch.stack([task(arrived).float() for task in tasks.values()])
+        arrived = batch.arrived(layout or Layout.plain(dataset.obs_dim))
+        rewards = torch.stack([task(arrived).float() for task in wanted])
         return Evidence(
-            tuple(tasks), batch.next_obs, rewards, dataset.starts(starts, generator), dataset.fingerprint()
+            tuple(task.name for task in wanted),
+            batch.next_obs,
+            rewards,
+            dataset.starts(starts, generator),
+            dataset.fingerprint(),
         )
 
     def prompt(
