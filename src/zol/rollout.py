@@ -17,6 +17,10 @@ from zol.models.base import Latent, Model
 from zol.tasks import States
 from zol.worlds.base import World, find_task
 
+# Steps whose rewards are computed together: rewards are pure functions, and one large call costs much less
+# than many small ones between two steps of physics.
+REWARDS_AT_ONCE = 25
+
 
 @dataclass(frozen=True)
 class Rollouts:
@@ -50,17 +54,17 @@ def evaluate(
         return model.act(obs, z.unsqueeze(1)).flatten(0, 1)
 
     def rewards(states: States) -> Tensor:
-        table = torch.empty(len(latents), episodes, dtype=torch.float64)
+        table = torch.empty(len(states.obs), len(latents), episodes, dtype=torch.float64)
         for task in set(tasks):  # a task shared by many latents is evaluated once, on all their states
             rows = [k for k, own_task in enumerate(tasks) if own_task is task]
-            table[rows] = task(_rows(states, rows, len(latents))).double()
+            table[:, rows] = task(_rows(states, rows, len(latents))).double()
         return table
 
     starts = world.reset(episodes, generator)
     start = world.physics.repeat(len(latents), 1)
     del starts
     length = world.episode_length if steps is None else steps
-    return _run(world, policy, rewards, start, length, keep_visited, progress)
+    return _run(world, policy, rewards, start, length, (len(latents), episodes), keep_visited, progress)
 
 
 @torch.no_grad()
@@ -70,34 +74,51 @@ def _run(
     rewards: Callable[[States], Tensor],
     start: Tensor,
     steps: int,
+    shape: tuple[int, int],
     keep_visited: bool,
     progress: Progress | None,
 ) -> Rollouts:
+    if steps < 1:
+        raise DataError("an episode has at least one step")
     states = world.set_physics(start)
-    total: Tensor | None = None
-    discounted: Tensor | None = None
+    total, discounted = torch.zeros(2, *shape, dtype=torch.float64)
+    recent: list[States] = []
     visited: list[Tensor] = []
     bar = progress.add_task("rollouts", total=steps) if progress else None
     for t in range(steps):
         states = world.step(policy(states))
-        r = rewards(states)
-        weighted = (1 - world.discount) * world.discount**t * r
-        total = r if total is None else total + r
-        discounted = weighted if discounted is None else discounted + weighted
+        recent.append(states)
+        if len(recent) == REWARDS_AT_ONCE or t == steps - 1:
+            r = rewards(_stack(recent))  # [K, L, E]
+            times = torch.arange(t + 1 - len(recent), t + 1, dtype=torch.float64)
+            total += r.sum(0)
+            discounted += torch.einsum("k,kle->le", (1 - world.discount) * world.discount**times, r)
+            recent.clear()
         if keep_visited:
-            visited.append(states.obs.reshape(*r.shape, -1).clone())
+            visited.append(states.obs.reshape(*shape, -1).clone())
         if progress and bar is not None:
             progress.advance(bar)
-    if total is None or discounted is None:
-        raise DataError("an episode has at least one step")
     return Rollouts(total, discounted, torch.stack(visited) if keep_visited else None)
 
 
+def _stack(sequence: list[States]) -> States:
+    """K successive batches of states as one, ``[K, n, …]``."""
+
+    def pile(values: list[Tensor | None]) -> Tensor | None:
+        present = [value for value in values if value is not None]
+        return torch.stack(present) if len(present) == len(values) else None
+
+    obs = torch.stack([states.obs for states in sequence])
+    action, physics = pile([s.action for s in sequence]), pile([s.physics for s in sequence])
+    return States(obs, sequence[0].layout, action=action, physics=physics)
+
+
 def _rows(states: States, rows: list[int], groups: int) -> States:
-    """The states of some latents, ``[len(rows), E]``, out of a batch that is grouped by latent."""
+    """The states of some latents, ``[K, len(rows), E, …]``, out of batches that are grouped by latent."""
 
-    def pick(values: Tensor | None) -> Tensor | None:
-        return None if values is None else values.reshape(groups, -1, values.shape[-1])[rows]
+    def pick(values: Tensor) -> Tensor:
+        return values.reshape(len(values), groups, -1, values.shape[-1])[:, rows]
 
-    obs = states.obs.reshape(groups, -1, states.obs.shape[-1])[rows]
-    return States(obs, states.layout, action=pick(states.action), physics=pick(states.physics))
+    action = None if states.action is None else pick(states.action)
+    physics = None if states.physics is None else pick(states.physics)
+    return States(pick(states.obs), states.layout, action=action, physics=physics)
