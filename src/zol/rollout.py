@@ -60,9 +60,8 @@ def evaluate(
             table[:, rows] = task(_rows(states, rows, len(latents))).double()
         return table
 
-    starts = world.reset(episodes, generator)
-    start = world.physics.repeat(len(latents), 1)
-    del starts
+    world.reset(episodes, generator)
+    start = world.physics.repeat(len(latents), 1)  # every latent starts from the same states
     length = world.episode_length if steps is None else steps
     return _run(world, policy, rewards, start, length, (len(latents), episodes), keep_visited, progress)
 
