@@ -66,4 +66,4 @@ def seconds(run: Run) -> float:
 def row(result: Result) -> str:
     """One line of the table."""
     speeds = f"{result.ours:>14,.0f} {result.reference:>14,.0f}  {result.unit}"
-    return f"{result.case:<44} {speeds:<50} {result.ratio:8.2f}×"
+    return f"{result.case:<54} {speeds:<50} {result.ratio:8.2f}×"

@@ -24,8 +24,9 @@ def gram_loss(F: Tensor, B: Tensor, target_F: Tensor, target_B: Tensor, gamma: T
     """
     n = len(B)
     G = gamma.unsqueeze(-1) * target_F
-    squares = ((F.mT @ F) * (B.mT @ B)).sum()
-    crossed = ((F.mT @ G) * (B.mT @ target_B)).sum()
+    rows = F.flatten(0, 1)  # members share B and targets, so their Gram matrices simply add up
+    squares = ((rows.mT @ rows) * (B.mT @ B)).sum()
+    crossed = ((F.sum(0).mT @ G) * (B.mT @ target_B)).sum()
     targets = F.shape[0] * ((G.mT @ G) * (target_B.mT @ target_B)).sum()
     diagonal = (F * B).sum(-1)  # [P, N]
     target_diagonal = (G * target_B).sum(-1)  # [N]
