@@ -6,7 +6,7 @@ import torch
 from zol.adapt.base import identity
 from zol.models.base import Latent
 from zol.models.fb import FB, FBConfig
-from zol.rollout import REWARDS_AT_ONCE, rollout
+from zol.rollout import REWARDS_AT_ONCE, evaluate
 from zol.worlds import make
 
 
@@ -19,7 +19,7 @@ def test_rollouts_earn_what_a_plain_loop_earns(name, tasks):
     model = FB(FBConfig(obs_dim=world.layout.obs_dim, action_dim=world.action_dim, z_dim=8, hidden=16))
     z = model.project(torch.randn((len(tasks), 8), generator=torch.Generator().manual_seed(1)))
     latents = [Latent(z[k], identity(model), task, "random") for k, task in enumerate(tasks)]
-    result = rollout(
+    result = evaluate(
         world, model, latents, episodes=episodes, steps=steps, generator=torch.Generator().manual_seed(0)
     )
     starts = world.reset(episodes, torch.Generator().manual_seed(0)).physics
