@@ -4,7 +4,7 @@
 
 ``published``: N×N matrices and a Boolean off-diagonal mask that selects the entries to square, as FB was
 first published; the orthonormality loss likewise. ``lean``: our own N×N path (``dense_loss``), which squares
-everything and takes the diagonal off; it serves pessimistic targets. Nothing else differs between the updates.
+everything and takes the diagonal off; it serves pessimistic targets. Nothing else differs between updates.
 """
 
 import argparse
