@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zol.errors import DataError
+from zol.files import write_atomic
 
 FORMAT = "zol dataset"
 VERSION = 1
@@ -93,27 +94,6 @@ class Header:
             )
         except (KeyError, TypeError, json.JSONDecodeError) as error:
             raise DataError(f"{path / HEADER} is damaged ({error!r}); restore it from a copy") from error
-
-
-def write_atomic(path: Path, content: bytes) -> None:
-    """Put ``content`` at ``path`` such that a reader sees the old file or the new one, never a part."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with temporary.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
-    sync_folder(path.parent)
-
-
-def sync_folder(path: Path) -> None:
-    """Make renames in a folder survive a power cut (Windows does so by itself)."""
-    if os.name == "posix":
-        folder = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
 
 
 def column_name(name: str) -> str:

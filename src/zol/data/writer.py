@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from zol.data import disk
 from zol.data.episodes import check_finite, matrix
 from zol.errors import DataError
+from zol.files import write_atomic
 
 LOCK = "writer.lock"
 Rows = Mapping[str, NDArray[Any]]
@@ -136,7 +137,7 @@ class DatasetWriter:
         if self._resets is not None:
             if self._resets.shape[1:] != schema["obs"][1]:
                 raise DataError(f"resets have {self._resets.shape[1]} columns, obs has {schema['obs'][1][0]}")
-            disk.write_atomic(self.path / disk.RESETS, np.ascontiguousarray(self._resets, "<f4").tobytes())
+            write_atomic(self.path / disk.RESETS, np.ascontiguousarray(self._resets, "<f4").tobytes())
             resets = len(self._resets), disk.resets_digest(self._resets)
         header = disk.Header(schema, self._provenance, resets)
         header.write(self.path)
