@@ -7,7 +7,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["zol.data"])
+CONTEXT.set_forkserver_preload(["zol.data.explore", "torch._dynamo"])  # the first optimiser imports it
 
 
 def run(job: Callable[..., None], *arguments: Any, kill_after: float | None = None) -> list[Any]:

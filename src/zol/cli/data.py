@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from tyro.conf import Positional
 
+from zol.cli.worlds import field_table
 from zol.data import Dataset, coverage, disk, exorl
 from zol.data.download import download
 from zol.errors import DataError
@@ -76,24 +77,27 @@ def show(path: Positional[Path], /, world: str | None = None, project: tuple[str
     """
     data, console = Dataset.open(path), Console()
     known = _world_of(data, world)
-    console.print(f"{path}: {len(data):,} transitions in {data.episodes:,} episodes", highlight=False)
+    console.print(
+        f"{path}: {len(data):,} transitions in {data.episodes:,} episodes", highlight=False, soft_wrap=True
+    )
     lengths = data.lengths
     console.print(
         f"episode length {lengths.min()}–{lengths.max()}, {int(_terminated(data)):,} terminated, "
         f"{len(data.starts()):,} start states "
         + ("(first states of the episodes)" if data.resets is None else "(drawn from the world)")
     )
-    console.print(f"fingerprint {data.fingerprint()}", highlight=False)
+    console.print(f"fingerprint {data.fingerprint()}", highlight=False, soft_wrap=True)
     for name, value in data.provenance.items():
         if name not in ("coverage", "config"):
-            console.print(f"{name}: {value}", highlight=False)
+            console.print(f"{name}: {value}", highlight=False, soft_wrap=True)
     console.print(_columns(data))
     sample = data.sample(min(len(data), coverage.STATES), torch.Generator().manual_seed(0), physics=False)
     layout = None if known is None else known.layout
     cells = coverage.occupied_cells(sample.next_obs, layout, project)
     console.print(f"coverage: {cells:,} cells occupied by {len(sample):,} states")
     if known is not None:
-        console.print(_fields(known, sample.next_obs))
+        console.print(_spreads(known, sample.next_obs))
+        console.print(field_table(known.layout))
 
 
 def check(path: Positional[Path], /) -> None:
@@ -176,15 +180,8 @@ def _columns(data: Dataset) -> Table:
     return table
 
 
-def _fields(world: World, obs: torch.Tensor) -> Table:
-    """The field table of a world, with the spread of each field in these states."""
-    spread = coverage.spreads(obs, world.layout)
-    table = Table(
-        "field", "columns", "unit", "1–99 % range", "meaning", title=f"observations of {world.name}"
-    )
-    for f in world.layout.fields:
-        where = str(f.start) if f.size == 1 else f"{f.start}–{f.start + f.size - 1}"
-        table.add_row(f.name, where, f.unit, f"{spread[f.name]:.3g}", f.meaning)
-    for name in world.layout.derived:
-        table.add_row(name, "derived", "", f"{spread[name]:.3g}" if name in spread else "", "")
+def _spreads(world: World, obs: torch.Tensor) -> Table:
+    table = Table("field", "1–99 % range")
+    for name, spread in coverage.spreads(obs, world.layout).items():
+        table.add_row(name, f"{spread:.3g}")
     return table

@@ -37,7 +37,9 @@ def explore(
         data = run(make(world), out, config, progress=progress)
     found: Any = data.provenance["coverage"]
     console = Console()
-    console.print(f"{out}: {len(data):,} transitions in {data.episodes:,} episodes", highlight=False)
+    console.print(
+        f"{out}: {len(data):,} transitions in {data.episodes:,} episodes", highlight=False, soft_wrap=True
+    )
     console.print(_coverage_table(found, how))
 
 
