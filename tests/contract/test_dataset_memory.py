@@ -30,9 +30,9 @@ optimiser.step()
 before, peak, times = resident(), 0, []
 data, generator = Dataset.open(path), torch.Generator().manual_seed(0)
 for i in range(1000):
-    begin = time.perf_counter()
+    begin = time.process_time()
     batch = data.sample(1024, generator, physics=i % 2 == 0)
-    times.append(time.perf_counter() - begin)
+    times.append(time.process_time() - begin)
     loss = net(torch.cat([batch.obs, batch.action, batch.next_obs], 1)).square().mean()
     optimiser.zero_grad()
     loss.backward()

@@ -9,7 +9,7 @@ import torch
 from killing import run
 
 from zol.data import Dataset
-from zol.data.coverage import occupied_cells
+from zol.data.coverage import occupied_cells, scale_of
 from zol.data.explore import STATE, ExploreConfig, explore
 from zol.data.rnd import RNDConfig
 from zol.errors import DataError
@@ -64,16 +64,19 @@ def test_novelty_beats_chance(tmp_path: Path):
     chance = explore(ShortDonut(), tmp_path / "random", plan.but(how="random")).transitions().next_obs
     far = [float((states - torch.tensor([0.6, 0.0])).norm(dim=1).mean()) for states in (seeking, chance)]
     assert far[0] > 1.4 * far[1]
+    scale = scale_of(chance)
+    assert occupied_cells(seeking, scale) > occupied_cells(chance, scale)
 
 
 def test_cells_count_what_is_occupied():
-    grid = torch.cartesian_prod(torch.arange(4.0), torch.arange(5.0))
-    layout = Donut.layout
-    assert occupied_cells(grid.sinh(), layout, ["position"]) == 20
-    assert occupied_cells(torch.cat([grid, grid]).sinh(), layout, ["position"]) == 20
-    assert occupied_cells(grid[:1].expand(50, 2)) == 1
-    with pytest.raises(DataError, match="no observation field called 'positon'"):
-        occupied_cells(grid, layout, ["positon"])
+    ones = torch.ones(2)
+    states = torch.randn(2000, 2, generator=torch.Generator().manual_seed(0))
+    cells = occupied_cells(states, ones)
+    assert 20 < cells < 200
+    assert occupied_cells(torch.cat([states, states]), ones) == cells
+    assert occupied_cells(states * 7, scale_of(states * 7)) == occupied_cells(states, scale_of(states))
+    assert occupied_cells(states[:1].expand(50, 2), ones) == 1
+    assert occupied_cells(states * 5, ones) > cells
 
 
 def play(say, path: Path, steps: int) -> None:

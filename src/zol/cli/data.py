@@ -67,13 +67,12 @@ def import_(
     show(out)
 
 
-def show(path: Positional[Path], /, world: str | None = None, project: tuple[str, ...] = ()) -> None:
+def show(path: Positional[Path], /, world: str | None = None) -> None:
     """Print what a set holds: sizes, provenance, coverage, and what every observation column means.
 
     Args:
         path: Folder of the set.
         world: Name of the world, if the set does not know it.
-        project: Fields in whose space occupied cells are counted (default: a fixed random projection).
     """
     data, console = Dataset.open(path), Console()
     known = _world_of(data, world)
@@ -92,8 +91,9 @@ def show(path: Positional[Path], /, world: str | None = None, project: tuple[str
             console.print(f"{name}: {value}", highlight=False, soft_wrap=True)
     console.print(_columns(data))
     sample = data.sample(min(len(data), coverage.STATES), torch.Generator().manual_seed(0), physics=False)
-    layout = None if known is None else known.layout
-    cells = coverage.occupied_cells(sample.next_obs, layout, project)
+    stored = data.provenance.get("coverage", {}).get("scale")
+    scale = coverage.scale_of(sample.next_obs) if stored is None else torch.tensor(stored)
+    cells = coverage.occupied_cells(sample.next_obs, scale)
     console.print(f"coverage: {cells:,} cells occupied by {len(sample):,} states")
     if known is not None:
         console.print(_spreads(known, sample.next_obs))

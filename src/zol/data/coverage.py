@@ -1,12 +1,11 @@
 """How much of a world some states cover, in numbers that can be compared between sets.
 
-Cells are counted in a fixed random projection of the observations to three dimensions, after arcsinh
-(a metre counts near the origin, a factor far from it). The projection depends on nothing but the number
-of columns, so counts of equally many states compare across explorers. The spread of a field is its
+Cells are counted in a fixed random projection of the observations to three dimensions. Columns are
+first divided by a scale, the standard deviation under uniformly random actions, and bent by arcsinh, so
+that a cell is half a typical deviation near the origin and a constant factor far from it. Counts of
+equally many states with the same scale compare across explorers. The spread of a field is its
 1 %-to-99 % range.
 """
-
-from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -18,17 +17,17 @@ CELL = 0.5
 STATES = 20_000  # how many states coverage is measured on: a count of cells grows with the sample
 
 
-def occupied_cells(obs: Tensor, layout: Layout | None = None, fields: Sequence[str] = ()) -> int:
-    """Cells of width 0.5 that the states ``[N, D]`` occupy, in a random or a named projection."""
-    if fields:
-        if layout is None:
-            raise DataError("named fields need the layout of the world")
-        states = States(obs, layout)
-        projected = torch.cat([states[name].reshape(len(obs), -1) for name in fields], 1).asinh()
-    else:
-        fixed = torch.Generator().manual_seed(0)
-        matrix = torch.randn(obs.shape[1], 3, generator=fixed, dtype=torch.float64)
-        projected = obs.double().asinh() @ (matrix / matrix.norm(dim=0))
+def scale_of(obs: Tensor) -> Tensor:
+    """The standard deviation of each column ``[D]``; 1 for a column that does not move."""
+    deviation = obs.double().std(dim=0)
+    return torch.where(deviation > 1e-9, deviation, torch.ones_like(deviation))
+
+
+def occupied_cells(obs: Tensor, scale: Tensor) -> int:
+    """How many cells the states ``[N, D]`` occupy, with columns measured in units of ``scale [D]``."""
+    fixed = torch.Generator().manual_seed(0)
+    matrix = torch.randn(obs.shape[1], 3, generator=fixed, dtype=torch.float64)
+    projected = (obs.double() / scale).asinh() @ (matrix / matrix.norm(dim=0))
     return len(torch.unique((projected / CELL).floor().to(torch.int64), dim=0))
 
 
@@ -46,6 +45,6 @@ def spreads(obs: Tensor, layout: Layout) -> dict[str, float]:
     return found
 
 
-def coverage(obs: Tensor, layout: Layout) -> dict[str, object]:
+def coverage(obs: Tensor, layout: Layout, scale: Tensor) -> dict[str, object]:
     """Occupied cells and field spreads of states ``[N, D]``."""
-    return {"states": len(obs), "cells": occupied_cells(obs), "spread": spreads(obs, layout)}
+    return {"states": len(obs), "cells": occupied_cells(obs, scale), "spread": spreads(obs, layout)}

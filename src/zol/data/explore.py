@@ -175,8 +175,12 @@ class _Run:
             states.append(self.world.step(action).obs)
         random = torch.cat(states).float()
         ours = data.sample(len(random), chance, physics=False).obs
-        layout = self.world.layout
-        return {"here": coverage.coverage(ours, layout), "random": coverage.coverage(random, layout)}
+        layout, scale = self.world.layout, coverage.scale_of(random)
+        return {
+            "here": coverage.coverage(ours, layout, scale),
+            "random": coverage.coverage(random, layout, scale),
+            "scale": scale.tolist(),
+        }
 
 
 class _Memory:
