@@ -111,12 +111,21 @@ def test_a_kill_between_commit_and_state_is_repeated_not_doubled(tmp_path: Path)
     assert explore(ShortDonut(), path, config(360)).fingerprint() == whole
 
 
+class SlowDonut(ShortDonut):
+    """The same world in another version."""
+
+    def step(self, action):
+        return super().step(0.5 * action)
+
+
 def test_refusals(tmp_path: Path):
     path = tmp_path / "set"
-    explore(ShortDonut(), path, config(120))
+    data = explore(ShortDonut(), path, config(120))
     with pytest.raises(DataError, match="was begun with seed=0, now 5 is asked for"):
         explore(ShortDonut(), path, config(120, seed=5))
     (path / STATE).unlink()
     with pytest.raises(DataError, match="cannot be repeated exactly"):
-        explore(ShortDonut(), path, config(120, seed=5))
-    assert Dataset.open(path).episodes == 6
+        explore(SlowDonut(), path, config(120))
+    with pytest.raises(DataError, match=r"from explore \(short donut\), not an exploration of donut"):
+        explore(Donut(), path, config(120))
+    assert Dataset.open(path).fingerprint() == data.fingerprint()

@@ -8,7 +8,6 @@ optimisers, generator) replaces the previous one. A killed explorer plays its la
 bit; episodes that were already committed are compared instead of written twice.
 """
 
-import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -143,26 +142,33 @@ class _Run:
             rows_left = rows
         self.writer.append_rows(rows_left)
         self.done += len(rows)
-        facts = {"done": str(self.done), "config": self.config.model_dump_json()}
         state = self.agent.state_dict() | {"generator": self.generator.get_state()}
-        write_tensors(self.out / STATE, state, facts)
+        write_tensors(self.out / STATE, state, {"done": str(self.done)})
 
     def _resume(self) -> None:
+        if self.writer.episodes:
+            self._check_belongs()
         path = self.out / STATE
-        if not path.exists():
-            return
-        facts = read_metadata(path)
-        before, now = json.loads(facts["config"]), json.loads(self.config.model_dump_json())
-        for name in before:
-            if name != "steps" and before[name] != now[name]:
+        if path.exists():
+            state = read_tensors(path)
+            self.generator.set_state(state.pop("generator"))
+            self.agent.load_state_dict(state)
+            self.done = int(read_metadata(path)["done"])
+
+    def _check_belongs(self) -> None:
+        """Refuse to continue another exploration, or something that is none."""
+        known, now = self.writer.provenance, self.config.model_dump()
+        if known.get("source") != "explore" or known.get("world") != self.world.name:
+            raise DataError(
+                f"{self.out} holds data from {known.get('source')} ({known.get('world')}), "
+                f"not an exploration of {self.world.name}: choose another folder"
+            )
+        for name, value in known["config"].items():
+            if name != "steps" and value != now[name]:
                 raise DataError(
-                    f"{self.out} was begun with {name}={before[name]}, now {now[name]} is asked for: "
+                    f"{self.out} was begun with {name}={value}, now {now[name]} is asked for: "
                     "continue with the same value, or choose another folder"
                 )
-        state = read_tensors(path)
-        self.generator.set_state(state.pop("generator"))
-        self.agent.load_state_dict(state)
-        self.done = int(facts["done"])
 
     def coverage(self) -> dict[str, object]:
         """What was covered, beside what as many states of uniformly random actions cover."""

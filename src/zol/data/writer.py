@@ -111,6 +111,11 @@ class DatasetWriter:
         self.episodes += len(ready)
         self._rows += sum(steps) + len(steps)
 
+    @property
+    def provenance(self) -> Mapping[str, Any]:
+        """What the set says about its origin."""
+        return self._provenance
+
     def set_provenance(self, **facts: Any) -> None:
         """Add facts to the set's provenance, such as statistics known only at the end."""
         self._provenance.update(facts)
