@@ -11,22 +11,21 @@ hash in config.json tells whether the weights beside it are the ones it describe
 """
 
 import json
-import os
-import platform
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import safetensors
-import safetensors.torch
-import torch
-from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from zol.errors import CheckpointError, unknown_name
+from zol.files import read_metadata as read_metadata
+from zol.files import read_tensors as read_tensors
+from zol.files import write_bytes as write_bytes
+from zol.files import write_tensors as write_tensors
 from zol.models.base import model_hash
 from zol.models.fb import FB, FBConfig, FBLearner
+from zol.versions import versions
 
 SCHEMA = 1
 KINDS = {"fb": (FBConfig, FB, FBLearner)}
@@ -39,58 +38,6 @@ class Checkpoint:
     model: FB
     facts: Mapping[str, Any]
     prompt: Mapping[str, Tensor]  # "obs" [N, D] and "starts" [S, D], or empty
-
-
-def write_tensors(
-    path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None
-) -> None:
-    """Write a safetensors file atomically."""
-    data = safetensors.torch.save(
-        {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, dict(metadata or {})
-    )
-    write_bytes(path, data)
-
-
-def write_bytes(path: Path, data: bytes) -> None:
-    """Write a file under a temporary name, flush it to the disk, then give it its name."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise CheckpointError(
-            f"cannot write {path}: {error.strerror}; what was there before is intact"
-        ) from error
-
-
-def read_tensors(path: Path) -> dict[str, Tensor]:
-    """Read a safetensors file; anything else, or a truncated one, is refused."""
-    if path.suffix in (".pkl", ".pt", ".pth", ".ckpt", ".pickle", ".bin"):
-        raise CheckpointError(
-            f"{path} is a pickle, which can run code when loaded: zol reads safetensors only"
-        )
-    if not path.is_file():
-        raise CheckpointError(f"{path} does not exist")
-    try:
-        return safetensors.torch.load_file(path)
-    except (SafetensorError, OSError, ValueError) as error:
-        raise CheckpointError(
-            f"{path} is not a whole safetensors file (truncated download?): {error}"
-        ) from error
-
-
-def read_metadata(path: Path) -> dict[str, str]:
-    """The string facts in a safetensors header, without reading its tensors."""
-    try:
-        with safetensors.safe_open(path, framework="pt") as file:
-            return dict(file.metadata() or {})
-    except (SafetensorError, OSError) as error:
-        raise CheckpointError(f"{path} is not a whole safetensors file: {error}") from error
 
 
 def save(
@@ -158,13 +105,6 @@ def assign(module: nn.Module, tensors: Mapping[str, Tensor], source: Path) -> No
                 f"{tuple(own[name].shape)}"
             )
     module.load_state_dict(dict(tensors))
-
-
-def versions() -> dict[str, str]:
-    """What was installed when this was written."""
-    from zol import __version__
-
-    return {"zol": __version__, "torch": torch.__version__, "python": platform.python_version()}
 
 
 def model_card(facts: Mapping[str, Any]) -> str:

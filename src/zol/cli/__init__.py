@@ -17,6 +17,12 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "versions, extras, device, rendering, and how to add what is missing",
     ),
     "worlds show": ("zol.cli.worlds:show", "what a world's observations mean, and its tasks"),
+    "explore": ("zol.cli.explore:explore", "fill a dataset from a world, by seeking novelty or at random"),
+    "data import": ("zol.cli.data:import_", "convert ExORL, Minari, npz or HDF5 data"),
+    "data show": ("zol.cli.data:show", "sizes, provenance, coverage, what every column means"),
+    "data check": ("zol.cli.data:check", "compare every stored episode with its digest"),
+    "data resimulate": ("zol.cli.data:resimulate", "replay stored actions under the installed simulator"),
+    "data subset": ("zol.cli.data:subset", "copy some episodes into a new set"),
 }
 
 

@@ -15,8 +15,10 @@ measure. Start states are first class because density ratios begin there.
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,6 +26,8 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
+from zol.data import disk, episodes
+from zol.data.writer import building
 from zol.errors import DataError
 from zol.tasks import Layout, States
 
@@ -56,7 +60,7 @@ class Batch:
         return States(self.next_obs, layout, action=self.action, physics=self.next_physics)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Dataset:
     """Episodes of transitions, in memory or memory-mapped from disk."""
 
@@ -64,6 +68,9 @@ class Dataset:
     lengths: NDArray[np.int64]  # steps of each episode, [E]
     provenance: Mapping[str, Any] = field(default_factory=dict)
     resets: NDArray[np.float32] | None = None  # start states drawn from the world itself, [S, D]
+    # Of a set on disk: its mapping, and the digests that its index holds, [E, 16].
+    mapped: disk.MappedColumns | None = field(default=None, repr=False)
+    stored_digests: NDArray[np.uint8] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         rows = int(self.lengths.sum()) + len(self.lengths)
@@ -76,8 +83,6 @@ class Dataset:
                     f"column '{name}' has {len(column)} rows, but {len(self.lengths)} episodes with "
                     f"{int(self.lengths.sum())} steps need {rows} (steps + one final state each)"
                 )
-        # Step k of the whole set lives in row k + (number of episodes that ended before it).
-        object.__setattr__(self, "_ends", np.cumsum(self.lengths))
 
     @classmethod
     def from_arrays(
@@ -99,15 +104,36 @@ class Dataset:
         every episode counts as one. An extra ``x`` comes with ``next_x`` or is taken as belonging to
         the step (its final row is zero).
         """
-        columns, lengths = _join_episodes(obs, action, next_obs, terminated, truncated, extras)
-        starts = None if resets is None else _matrix("resets", resets)
+        columns, lengths = episodes.join(obs, action, next_obs, terminated, truncated, extras)
+        starts = None if resets is None else episodes.matrix("resets", resets)
         if starts is not None and starts.shape[1] != columns["obs"].shape[1]:
             raise DataError(f"resets have {starts.shape[1]} columns, obs has {columns['obs'].shape[1]}")
         return cls(columns, lengths, dict(provenance or {}), starts)
 
+    @classmethod
+    def open(cls, path: str | Path) -> "Dataset":
+        """The set stored at ``path``, memory-mapped: its whole episodes as of now."""
+        path = Path(path)
+        header, index = disk.Header.read(path), disk.read_index(path)
+        lengths = index["steps"].astype(np.int64)
+        mapped = disk.MappedColumns(path, header, int(lengths.sum()) + len(lengths))
+        resets = None
+        if header.resets is not None:
+            content = (path / disk.RESETS).read_bytes()
+            resets = np.frombuffer(content, "<f4").reshape(header.resets[0], -1)
+        return cls(mapped.arrays, lengths, header.provenance, resets, mapped, index["digest"])
+
+    def save(self, path: str | Path, which: NDArray[np.int64] | None = None) -> "Dataset":
+        """Store the set, or the episodes ``which``, at a new ``path``, and open it from there."""
+        with building(Path(path), self.provenance, self.resets) as writer:
+            # Some megabytes at a time: a commit waits for the disk, and memory stays small.
+            for numbers in _chunks(np.arange(self.episodes) if which is None else which, self.lengths):
+                writer.append_rows([self.episode(int(number)) for number in numbers])
+        return Dataset.open(path)
+
     def __len__(self) -> int:
         """Number of transitions."""
-        return int(self.lengths.sum())
+        return int(self._ends[-1]) if len(self._ends) else 0
 
     @property
     def obs_dim(self) -> int:
@@ -124,31 +150,66 @@ class Dataset:
         """Number of episodes."""
         return len(self.lengths)
 
-    def rows(self, steps: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Row of each step number in ``0 … len(self) − 1``."""
-        ends: NDArray[np.int64] = self.__dict__["_ends"]
-        return steps + np.searchsorted(ends, steps, side="right")
+    @cached_property
+    def _ends(self) -> NDArray[np.int64]:
+        return np.cumsum(self.lengths)
 
-    def take(self, steps: NDArray[np.int64]) -> Batch:
-        """The transitions with these step numbers."""
+    @cached_property
+    def _equal_length(self) -> int:
+        """The length of every episode, or 0 if they differ."""
+        alike = len(self.lengths) > 0 and (self.lengths == self.lengths[0]).all()
+        return int(self.lengths[0]) if alike else 0
+
+    @cached_property
+    def first_rows(self) -> NDArray[np.int64]:
+        """The row in which each episode begins, ``[E]``."""
+        return self._ends - self.lengths + np.arange(self.episodes)
+
+    def episode(self, number: int) -> dict[str, NDArray[Any]]:
+        """All rows of one episode (its steps and its final state), by column."""
+        if not 0 <= number < self.episodes:
+            raise DataError(f"there is no episode {number}: this set has {self.episodes}, counted from 0")
+        first = int(self.first_rows[number])
+        rows = slice(first, first + int(self.lengths[number]) + 1)
+        return {name: column[rows] for name, column in self.columns.items()}
+
+    def rows(self, steps: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Row of each step number in ``0 … len(self) − 1``: one more for every episode before it."""
+        if self._equal_length:
+            return steps + steps // self._equal_length
+        return steps + np.searchsorted(self._ends, steps, side="right")
+
+    def take(self, steps: NDArray[np.int64], *, physics: bool = True) -> Batch:
+        """The transitions with these step numbers, with simulator states if stored and wanted."""
         rows = self.rows(steps)
 
-        def tensor(name: str, at: NDArray[np.int64], dtype: torch.dtype) -> Tensor:
-            return torch.from_numpy(np.ascontiguousarray(self.columns[name][at])).to(dtype)
+        def read(name: str, at: NDArray[np.int64], count: int = 1) -> NDArray[Any]:
+            if self.mapped is not None:
+                return self.mapped.gather(name, at, count)
+            return np.asarray(self.columns[name][at[:, None] + np.arange(count)])
 
+        def tensor(values: NDArray[Any], dtype: torch.dtype) -> Tensor:
+            return torch.from_numpy(np.ascontiguousarray(values)).to(dtype)
+
+        states = read("obs", rows, 2)
+        # Only the last step of an episode can be terminated, so few rows of that column are ever read.
+        last = self.rows(steps + 1) > rows + 1
+        terminated = np.zeros(len(rows), dtype=bool)
+        terminated[last] = read("terminated", rows[last])[:, 0]
+        wanted = physics and "physics" in self.columns
         return Batch(
-            tensor("obs", rows, torch.float32),
-            tensor("action", rows, torch.float32),
-            tensor("obs", rows + 1, torch.float32),
-            tensor("terminated", rows, torch.bool),
-            tensor("physics", rows + 1, torch.float64) if "physics" in self.columns else None,
+            tensor(states[:, 0], torch.float32),
+            tensor(read("action", rows)[:, 0], torch.float32),
+            tensor(states[:, 1], torch.float32),
+            tensor(terminated, torch.bool),
+            tensor(read("physics", rows + 1)[:, 0], torch.float64) if wanted else None,
         )
 
-    def sample(self, n: int, generator: torch.Generator) -> Batch:
+    def sample(self, n: int, generator: torch.Generator, *, physics: bool = True) -> Batch:
         """``n`` transitions drawn uniformly with replacement."""
         if len(self) == 0:
             raise DataError("this dataset has no transitions to sample from")
-        return self.take(torch.randint(len(self), (n,), generator=generator).numpy())
+        return self.take(torch.randint(len(self), (n,), generator=generator).numpy(), physics=physics)
 
     def transitions(self) -> Batch:
         """Every transition, in order. Meant for small sets: it copies them all."""
@@ -156,88 +217,41 @@ class Dataset:
 
     def starts(self, n: int | None = None, generator: torch.Generator | None = None) -> Tensor:
         """Start states ``[S, D]``: all of them, or ``n`` drawn with replacement."""
-        if self.resets is not None:
-            pool = torch.from_numpy(np.asarray(self.resets, dtype=np.float32))
-        else:
-            ends: NDArray[np.int64] = self.__dict__["_ends"]
-            first = np.concatenate([[0], ends[:-1] + np.arange(1, len(ends))]).astype(np.int64)
-            pool = torch.from_numpy(np.asarray(self.columns["obs"][first], dtype=np.float32))
+        states = self.columns["obs"][self.first_rows] if self.resets is None else self.resets
+        pool = torch.from_numpy(np.array(states, dtype=np.float32))
         if n is None:
             return pool
         return pool[torch.randint(len(pool), (n,), generator=generator)]
 
-    def fingerprint(self) -> str:
-        """A short hash of everything in the set; equal data give equal fingerprints."""
+    def digests(self) -> Iterator[bytes]:
+        """The content hash of every episode, computed from its rows."""
+        for number in range(self.episodes):
+            yield disk.episode_digest(self.episode(number))
+            if self.mapped is not None and number % 64 == 63:
+                self.mapped.release()
+
+    @cached_property
+    def _fingerprint(self) -> str:
         digest = hashlib.blake2b(digest_size=12)
-        digest.update(np.ascontiguousarray(self.lengths).tobytes())
         for name in sorted(self.columns):
-            column = np.ascontiguousarray(self.columns[name])
-            digest.update(json.dumps([name, column.dtype.str, column.shape]).encode())
-            digest.update(column.tobytes())
+            column = disk.canonical(name, self.columns[name][:0])
+            digest.update(json.dumps([name, column.dtype.str, column.shape[1:]]).encode())
+        digest.update(np.ascontiguousarray(self.lengths, "<i8").data)
+        if self.stored_digests is not None:
+            digest.update(np.ascontiguousarray(self.stored_digests).data)
+        else:
+            for episode in self.digests():
+                digest.update(episode)
+        if self.resets is not None:
+            digest.update(disk.resets_digest(self.resets).encode())
         return digest.hexdigest()
 
-
-def _matrix(name: str, values: ArrayLike) -> NDArray[np.float32]:
-    array = np.asarray(values)
-    if array.ndim != 2:
-        raise DataError(f"{name} has shape {array.shape}; expected two dimensions, [rows, columns]")
-    array = array.astype(np.float32)
-    bad = ~np.isfinite(array).all(axis=1)
-    if bad.any():
-        raise DataError(f"{name} has NaN or infinite values in {bad.sum()} rows, first in row {bad.argmax()}")
-    return array
+    def fingerprint(self) -> str:
+        """A short hash of everything in the set; equal data give equal fingerprints, stored or not."""
+        return self._fingerprint
 
 
-def _flags(name: str, values: ArrayLike | None, n: int) -> NDArray[np.bool_]:
-    if values is None:
-        return np.zeros(n, dtype=bool)
-    array = np.asarray(values).reshape(-1).astype(bool)
-    if len(array) != n:
-        raise DataError(f"{name} has {len(array)} entries, obs has {n} rows")
-    return array
-
-
-def _join_episodes(
-    obs: ArrayLike,
-    action: ArrayLike,
-    next_obs: ArrayLike,
-    terminated: ArrayLike | None,
-    truncated: ArrayLike | None,
-    extras: Mapping[str, ArrayLike],
-) -> tuple[dict[str, NDArray[Any]], NDArray[np.int64]]:
-    """Transition arrays → state rows and episode lengths (see the drawing at the top)."""
-    s, a, s2 = _matrix("obs", obs), _matrix("action", action), _matrix("next_obs", next_obs)
-    n = len(s)
-    if n == 0:
-        raise DataError("obs is empty: a dataset needs at least one transition")
-    if len(a) != n or s2.shape != s.shape:
-        raise DataError(
-            f"obs {s.shape}, action {a.shape} and next_obs {s2.shape} do not belong together: "
-            "all need the same number of rows, and obs and next_obs the same columns"
-        )
-    end, cut = _flags("terminated", terminated, n), _flags("truncated", truncated, n)
-    last = end | cut | np.append((s2[:-1] != s[1:]).any(axis=1), True)
-    lengths = np.diff(np.flatnonzero(np.append(True, last))).astype(np.int64)
-    step_rows = np.arange(n) + np.cumsum(last) - last
-    final_rows = step_rows[last] + 1
-    rows = n + len(lengths)
-
-    def spread(values: NDArray[Any], final: NDArray[Any] | None) -> NDArray[Any]:
-        column = np.zeros((rows, *values.shape[1:]), dtype=values.dtype)
-        column[step_rows] = values
-        if final is not None:
-            column[final_rows] = final[last]
-        return column
-
-    columns: dict[str, NDArray[Any]] = {
-        "obs": spread(s, s2),
-        "action": spread(a, None),
-        "terminated": spread(end, None),
-        "truncated": spread(cut | (last & ~end), None),
-    }
-    for name, values in extras.items():
-        if name.startswith("next_") and name.removeprefix("next_") in extras:
-            continue
-        after = extras.get(f"next_{name}")
-        columns[name] = spread(np.asarray(values), None if after is None else np.asarray(after))
-    return columns, lengths
+def _chunks(numbers: NDArray[np.int64], lengths: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
+    """Episode numbers in groups of about 50,000 rows."""
+    groups = np.cumsum(lengths[numbers] + 1) // 50_000
+    yield from np.split(numbers, np.flatnonzero(np.diff(groups)) + 1)

@@ -1,0 +1,187 @@
+"""zol data: import, show, check, resimulate and cut datasets."""
+
+from pathlib import Path
+
+import numpy as np
+import torch
+from rich.console import Console
+from rich.table import Table
+from tyro.conf import Positional
+
+from zol.cli.worlds import field_table
+from zol.data import Dataset, coverage, disk, exorl
+from zol.data.download import download
+from zol.errors import DataError
+from zol.progress import progress_bar
+from zol.worlds import World, make
+
+
+def import_(
+    source: Positional[str],
+    /,
+    out: Path,
+    world: str | None = None,
+    episodes: int | None = None,
+    from_dir: Path | None = None,
+    cache: Path = Path("downloads"),
+    sha256: str | None = None,
+    mirror: tuple[str, ...] = (),
+) -> None:
+    """Convert a foreign dataset into one of zol's.
+
+    Args:
+        source: exorl/DOMAIN/ALGORITHM, minari:NAME, an npz or HDF5 file, or ExORL episodes (zip, folder).
+        out: Folder of the new set.
+        world: Name of the world the data come from, if the source does not tell.
+        episodes: Take only the first so many (ExORL).
+        from_dir: Folder with ExORL downloads, for machines without internet.
+        cache: Where ExORL downloads are kept.
+        sha256: Checksum that the download must have.
+        mirror: Further addresses of the same download.
+    """
+    if world is not None:
+        make(world)  # a misspelt world is better found before the work than after it
+    if out.exists():
+        raise DataError(f"{out} already exists: choose another folder, or remove it first")
+    with progress_bar() as progress:
+        if source.startswith("minari:"):
+            from zol.data.minari import import_minari
+
+            name = source.removeprefix("minari:")
+            import_minari(name, out, world=world, fetch=True, progress=progress)
+        elif source.endswith((".npz", ".h5", ".hdf5")):
+            from zol.data.arrays import import_arrays
+
+            import_arrays(source, out, world=world)
+        else:
+            path, domain = Path(source), None
+            if source.startswith("exorl/") and not path.exists():
+                domain, algorithm = exorl.parse(source)
+                if from_dir is not None:
+                    path = exorl.find_local(from_dir, domain, algorithm)
+                else:
+                    urls = [exorl.URL.format(domain=domain, algorithm=algorithm), *mirror]
+                    target = cache / f"{domain}_{algorithm}.zip"
+                    path = download(urls, target, sha256=sha256, progress=progress)
+            exorl.import_exorl(path, out, world=world or domain, episodes=episodes, progress=progress)
+    show(out)
+
+
+def show(path: Positional[Path], /, world: str | None = None) -> None:
+    """Print what a set holds: sizes, provenance, coverage, and what every observation column means.
+
+    Args:
+        path: Folder of the set.
+        world: Name of the world, if the set does not know it.
+    """
+    data, console = Dataset.open(path), Console()
+    known = _world_of(data, world)
+    console.print(
+        f"{path}: {len(data):,} transitions in {data.episodes:,} episodes", highlight=False, soft_wrap=True
+    )
+    lengths = data.lengths
+    console.print(
+        f"episode length {lengths.min()}–{lengths.max()}, {int(_terminated(data)):,} terminated, "
+        f"{len(data.starts()):,} start states "
+        + ("(first states of the episodes)" if data.resets is None else "(drawn from the world)")
+    )
+    console.print(f"fingerprint {data.fingerprint()}", highlight=False, soft_wrap=True)
+    for name, value in data.provenance.items():
+        if name not in ("coverage", "config"):
+            console.print(f"{name}: {value}", highlight=False, soft_wrap=True)
+    console.print(_columns(data))
+    sample = data.sample(min(len(data), coverage.STATES), torch.Generator().manual_seed(0), physics=False)
+    stored = data.provenance.get("coverage", {}).get("scale")
+    scale = coverage.scale_of(sample.next_obs) if stored is None else torch.tensor(stored)
+    cells = coverage.occupied_cells(sample.next_obs, scale)
+    console.print(f"coverage: {cells:,} cells occupied by {len(sample):,} states")
+    if known is not None:
+        console.print(_spreads(known, sample.next_obs))
+        console.print(field_table(known.layout))
+
+
+def check(path: Positional[Path], /) -> None:
+    """Read a whole set and compare every episode with its digest.
+
+    Args:
+        path: Folder of the set.
+    """
+    data = Dataset.open(path)
+    assert data.stored_digests is not None
+    with progress_bar() as progress:
+        bar = progress.add_task("checking", total=data.episodes, note="episodes")
+        for number, digest in enumerate(data.digests()):
+            if digest != bytes(data.stored_digests[number]):
+                raise DataError(f"episode {number} of {path} is not what was written: restore it from a copy")
+            progress.advance(bar)
+    header = disk.Header.read(path)
+    if data.resets is not None and header.resets and disk.resets_digest(data.resets) != header.resets[1]:
+        raise DataError(f"the start states of {path} are not what was written: restore it from a copy")
+    print(f"{path}: {data.episodes:,} episodes are intact")
+
+
+def resimulate(path: Positional[Path], /, out: Path, world: str | None = None, batch: int = 250) -> None:
+    """Replay the stored actions under the installed simulator and report the drift.
+
+    Args:
+        path: Folder of the set.
+        out: Folder of the new set.
+        world: Name of the world, if the set does not know it.
+        batch: Episodes replayed at once.
+    """
+    from zol.data.resimulate import resimulate as replay
+
+    data = Dataset.open(path)
+    known = _world_of(data, world)
+    if known is None:
+        raise DataError(f"{path} does not say which world it comes from: pass --world NAME")
+    with progress_bar() as progress:
+        _, drift = replay(data, known, out, batch=batch, progress=progress)
+    print("\n".join(drift.lines()))
+
+
+def subset(path: Positional[Path], /, out: Path, episodes: int, seed: int | None = None) -> None:
+    """Copy some episodes into a new set.
+
+    Args:
+        path: Folder of the set.
+        out: Folder of the new set.
+        episodes: How many.
+        seed: Draw them at random; without it, take the first ones.
+    """
+    data = Dataset.open(path)
+    if not 1 <= episodes <= data.episodes:
+        raise DataError(f"{path} has {data.episodes} episodes, {episodes} were asked for")
+    chosen = np.arange(episodes)
+    if seed is not None:
+        chosen = np.sort(np.random.default_rng(seed).choice(data.episodes, episodes, replace=False))
+    part = data.save(out, which=chosen)
+    print(f"{out}: {len(part):,} transitions in {part.episodes:,} episodes, fingerprint {part.fingerprint()}")
+
+
+def _world_of(data: Dataset, name: str | None) -> World | None:
+    """The world that was named, or that the set names if it is one we know."""
+    if name is not None:
+        return make(name)
+    try:
+        return make(str(data.provenance.get("world", "")))
+    except (DataError, ImportError):
+        return None
+
+
+def _terminated(data: Dataset) -> int:
+    return int(data.columns["terminated"][data.first_rows + data.lengths - 1].sum())
+
+
+def _columns(data: Dataset) -> Table:
+    table = Table("column", "type", "shape of a row", "on disk")
+    for name, column in data.columns.items():
+        table.add_row(name, str(column.dtype), str(column.shape[1:]), f"{column.nbytes / 1e6:,.1f} MB")
+    return table
+
+
+def _spreads(world: World, obs: torch.Tensor) -> Table:
+    table = Table("field", "1–99 % range")
+    for name, spread in coverage.spreads(obs, world.layout).items():
+        table.add_row(name, f"{spread:.3g}")
+    return table

@@ -1,0 +1,110 @@
+"""Plain arrays in one file: npz, or HDF5 with top-level datasets.
+
+Two layouts are understood, by the usual names of the field:
+
+* transitions: ``obs, action, next_obs`` (and ``terminated``, ``truncated``), one row per step;
+* states: ``obs, action`` and a flag that marks the last *state* of every episode, as OGBench stores them.
+  The last row's action leads nowhere and is dropped; such data cannot say whether an end was terminal,
+  so every episode counts as cut.
+"""
+
+import zipfile
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from zol.data.dataset import Dataset
+from zol.data.provenance import provenance
+from zol.data.writer import building, episode_rows
+from zol.errors import DataError, MissingExtra
+
+ALIASES = {
+    "obs": ("obs", "observation", "observations"),
+    "action": ("action", "actions"),
+    "next_obs": ("next_obs", "next_observation", "next_observations"),
+    "terminated": ("terminated", "terminal", "terminals", "dones_float"),
+    "truncated": ("truncated", "timeout", "timeouts"),
+    "reward": ("reward", "rewards"),
+    "resets": ("resets", "starts", "initial_observations"),
+}
+HDF5 = (".h5", ".hdf5")
+
+
+def import_arrays(source: str | Path, out: str | Path, *, world: str | None = None) -> Dataset:
+    """Convert an npz or HDF5 file of arrays into a dataset at ``out``; further arrays become extras."""
+    source = Path(source)
+    if not source.is_file():
+        raise DataError(f"{source} does not exist")
+    arrays = rename(_read_hdf5(source) if source.suffix in HDF5 else _read_npz(source), str(source))
+    facts = provenance("arrays", world=world, file=source.name)
+    if "next_obs" in arrays:
+        return Dataset.from_arrays(**arrays, provenance=facts).save(out)
+    resets = arrays.pop("resets", None)
+    ends = _state_ends(arrays, str(source))
+    with building(Path(out), facts, resets) as writer:
+        for last, first in zip(ends, [0, *(ends[:-1] + 1)], strict=True):
+            part = {name: values[first : last + 1] for name, values in arrays.items()}
+            obs, action = part.pop("obs"), part.pop("action")
+            writer.append_rows([episode_rows(obs, action[:-1], terminated=False, **part)])
+    return Dataset.open(out)
+
+
+def rename(arrays: Mapping[str, NDArray[Any]], where: str) -> dict[str, NDArray[Any]]:
+    """The arrays under our names; what must be there and is not is an error."""
+    names = {alias: ours for ours, aliases in ALIASES.items() for alias in aliases}
+    renamed: dict[str, NDArray[Any]] = {}
+    for name, values in arrays.items():
+        ours = names.get(name, name)
+        if ours in renamed:
+            raise DataError(f"{where} has '{name}' beside another array that also means '{ours}'")
+        renamed[ours] = values
+    for name in ("obs", "action"):
+        if name not in renamed:
+            raise DataError(
+                f"{where} lacks '{name}' (or {' or '.join(ALIASES[name][1:])}); it has {', '.join(arrays)}"
+            )
+    return renamed
+
+
+def _state_ends(arrays: dict[str, NDArray[Any]], where: str) -> NDArray[np.int64]:
+    """The last row of each episode, in the layout with one row per state; removes the flags."""
+    rows = len(arrays["obs"])
+    for name, values in arrays.items():
+        if values.ndim == 0 or len(values) != rows:
+            raise DataError(f"'{name}' of {where} has shape {values.shape}, obs has {rows} rows")
+    flags = [
+        arrays.pop(name).reshape(-1).astype(bool) for name in ("terminated", "truncated") if name in arrays
+    ]
+    if not flags:
+        raise DataError(
+            f"{where} has neither next_obs nor a flag that marks where episodes end (terminals, timeouts)"
+        )
+    last = np.logical_or.reduce(flags)
+    last[-1] = True
+    return np.flatnonzero(last)
+
+
+def _read_npz(path: Path) -> dict[str, NDArray[Any]]:
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
+            return {name: stored[name] for name in stored.files}
+    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, AttributeError) as error:
+        raise DataError(
+            f"{path} is not a whole npz file of plain arrays (objects are refused: they can run code)"
+        ) from error
+
+
+def _read_hdf5(path: Path) -> dict[str, NDArray[Any]]:
+    try:
+        import h5py
+    except ModuleNotFoundError as error:
+        raise MissingExtra("h5py", "hdf5", f"reading {path.name}") from error
+    try:
+        with h5py.File(path, "r") as stored:
+            return {name: item[()] for name, item in stored.items() if isinstance(item, h5py.Dataset)}
+    except (OSError, KeyError, ValueError) as error:
+        raise DataError(f"{path} is not a whole HDF5 file: copy or download it again") from error

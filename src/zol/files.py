@@ -1,0 +1,78 @@
+"""Files that appear whole or not at all, and tensors in them: safetensors, never pickle."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import safetensors
+import safetensors.torch
+from safetensors import SafetensorError
+from torch import Tensor
+
+from zol.errors import CheckpointError
+
+
+def write_atomic(path: Path, data: bytes) -> None:
+    """Write under a temporary name, flush to the disk, then rename: a reader sees old or new, never half."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
+    if os.name == "posix":  # makes the rename itself survive a power cut; Windows has no such call
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Write a file of a checkpoint atomically, creating its folder."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(path, data)
+    except OSError as error:
+        raise CheckpointError(
+            f"cannot write {path}: {error.strerror}; what was there before is intact"
+        ) from error
+
+
+def write_tensors(
+    path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None
+) -> None:
+    """Write a safetensors file atomically."""
+    data = safetensors.torch.save(
+        {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, dict(metadata or {})
+    )
+    write_bytes(path, data)
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """Read a safetensors file; anything else, or a truncated one, is refused."""
+    if path.suffix in (".pkl", ".pt", ".pth", ".ckpt", ".pickle", ".bin"):
+        raise CheckpointError(
+            f"{path} is a pickle, which can run code when loaded: zol reads safetensors only"
+        )
+    if not path.is_file():
+        raise CheckpointError(f"{path} does not exist")
+    try:
+        return safetensors.torch.load_file(path)
+    except (SafetensorError, OSError, ValueError) as error:
+        raise CheckpointError(
+            f"{path} is not a whole safetensors file (truncated download?): {error}"
+        ) from error
+
+
+def read_metadata(path: Path) -> dict[str, str]:
+    """The string facts in a safetensors header, without reading its tensors."""
+    try:
+        with safetensors.safe_open(path, framework="pt") as file:
+            return dict(file.metadata() or {})
+    except (SafetensorError, OSError) as error:
+        raise CheckpointError(f"{path} is not a whole safetensors file: {error}") from error

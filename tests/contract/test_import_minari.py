@@ -1,0 +1,93 @@
+"""Minari datasets, made by Minari itself in a temporary folder."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from zol.data.minari import export_minari, import_minari
+from zol.errors import DataError
+from zol.testing import check_dataset
+
+minari = pytest.importorskip("minari")
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning:minari")
+
+
+@pytest.fixture(autouse=True)
+def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
+
+
+def make(name: str, observation_space, observe, action_space) -> None:
+    from minari.data_collector import EpisodeBuffer
+
+    rng = np.random.default_rng(0)
+    buffers = [
+        EpisodeBuffer(
+            observations=observe(rng, steps + 1),
+            actions=np.stack([action_space.sample() for _ in range(steps)]),
+            rewards=list(range(steps)),
+            terminations=[False] * (steps - 1) + [steps == 3],
+            truncations=[False] * (steps - 1) + [steps != 3],
+        )
+        for steps in (3, 5)
+    ]
+    minari.create_dataset_from_buffers(
+        dataset_id=name, buffer=buffers, observation_space=observation_space, action_space=action_space
+    )
+
+
+def test_read(tmp_path: Path):
+    from gymnasium.spaces import Box
+
+    space = Box(-2.0, 2.0, (2,), np.float32, seed=0)
+    make(
+        "toy/plain-v0",
+        Box(-9, 9, (4,), np.float32),
+        lambda g, n: g.uniform(-1, 1, (n, 4)).astype("f4"),
+        space,
+    )
+    data = import_minari("toy/plain-v0", tmp_path / "out")
+    check_dataset(data)
+    assert data.lengths.tolist() == [3, 5]
+    assert data.columns["terminated"].nonzero()[0].tolist() == [2]
+    stored = list(minari.load_dataset("toy/plain-v0").iterate_episodes())
+    assert np.array_equal(data.episode(1)["obs"], stored[1].observations)
+    assert np.allclose(data.episode(1)["action"][:5], stored[1].actions / 2)  # bounds ±2 become ±1
+    assert data.episode(0)["reward"].tolist() == [0, 1, 2, 0]
+
+
+def test_dictionary_observations_are_joined(tmp_path: Path):
+    from gymnasium.spaces import Box, Dict
+
+    parts = {"goal": Box(-9, 9, (2,), np.float32), "achieved": Box(-9, 9, (1,), np.float32)}
+
+    def observe(rng, n):
+        return {key: rng.uniform(-1, 1, (n, *box.shape)).astype("f4") for key, box in parts.items()}
+
+    make("toy/dict-v0", Dict(parts), observe, Box(-1, 1, (2,), np.float32, seed=0))
+    assert import_minari("toy/dict-v0", tmp_path / "out").obs_dim == 3
+
+
+def test_written_and_read_again(tmp_path: Path):
+    from gymnasium.spaces import Box
+
+    box = Box(-1.0, 1.0, (2,), np.float32, seed=0)
+    make(
+        "toy/plain-v0", Box(-9, 9, (4,), np.float32), lambda g, n: g.uniform(-1, 1, (n, 4)).astype("f4"), box
+    )
+    data = import_minari("toy/plain-v0", tmp_path / "one")
+    export_minari(data, "toy/again-v0")
+    assert import_minari("toy/again-v0", tmp_path / "two").fingerprint() == data.fingerprint()
+
+
+def test_refusals(tmp_path: Path):
+    from gymnasium.spaces import Box, Discrete
+
+    with pytest.raises(DataError, match="minari download toy/none-v0"):
+        import_minari("toy/none-v0", tmp_path / "out")
+    space = Discrete(3, seed=0)
+    make("toy/discrete-v0", Box(-9, 9, (4,), np.float32), lambda g, n: np.ones((n, 4), "f4"), space)
+    with pytest.raises(DataError, match="continuous actions"):
+        import_minari("toy/discrete-v0", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
