@@ -25,7 +25,7 @@ from zol.files import write_bytes as write_bytes
 from zol.files import write_tensors as write_tensors
 from zol.models.base import model_hash
 from zol.models.fb import FB, FBConfig, FBLearner
-from zol.versions import versions
+from zol.provenance import versions
 
 SCHEMA = 1
 KINDS = {"fb": (FBConfig, FB, FBLearner)}

@@ -1,43 +1,67 @@
-"""Where a number came from: command, commit, versions, hardware."""
+"""Where things come from: versions, command, commit and hardware, so that nobody has to guess later."""
 
 import os
 import platform
+import shlex
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
+from typing import Any
 
-import torch
+PACKAGES = ("zol", "torch", "numpy", "mujoco", "dm_control")
 
 
-def provenance() -> dict[str, str]:
-    """The facts that every reported number carries."""
-    from zol import __version__
+def versions() -> dict[str, str]:
+    """Python and the packages on which results depend, as far as they are installed."""
+    found = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def command() -> str | None:
+    """The ``zol`` command that is running, if it is one."""
+    if Path(sys.argv[0]).stem != "zol":
+        return None
+    # The name of the program, not its path: where someone's home folder lies is no property of data.
+    return shlex.join(["zol", *sys.argv[1:]])
+
+
+def of_data(source: str, **facts: Any) -> dict[str, Any]:
+    """What a stored set carries: its source, further ``facts``, versions, and the command."""
+    found = {"source": source, **facts, "versions": versions(), "command": command()}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def of_numbers() -> dict[str, Any]:
+    """What every reported number carries."""
+    import torch
 
     return {
-        "command": " ".join(["zol", *sys.argv[1:]]),
+        "command": command() or "called from Python",
         "commit": commit(),
-        "zol": __version__,
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-        "cpu": processor(),
-        "cores": str(os.cpu_count()),
-        "threads": str(torch.get_num_threads()),
+        "cpu": f"{processor()}, {os.cpu_count()} cores, {torch.get_num_threads()} threads",
+        **versions(),
     }
 
 
 def commit() -> str:
     """The commit of the source tree zol runs from, with ``+`` for local changes; 'installed' without one."""
     here = Path(__file__).parent
+
+    def git(*words: str) -> str:
+        done = subprocess.run(["git", *words], cwd=here, capture_output=True, text=True, check=True)
+        return done.stdout.strip()
+
     try:
-        name = subprocess.run(
-            ["git", "rev-parse", "--short=12", "HEAD"], cwd=here, capture_output=True, text=True, check=True
-        ).stdout.strip()
-        changed = subprocess.run(
-            ["git", "status", "--porcelain", "--", "."], cwd=here, capture_output=True, text=True, check=True
-        ).stdout.strip()
+        changed = git("status", "--porcelain", "--", ".")
+        return git("rev-parse", "--short=12", "HEAD") + ("+" if changed else "")
     except (OSError, subprocess.CalledProcessError):
         return "installed"
-    return name + ("+" if changed else "")
 
 
 def processor() -> str:

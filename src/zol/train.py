@@ -74,7 +74,7 @@ def pretrain(
     try:
         while run.step < config.steps:
             learner.scale_learning_rates(config.learning_scale(run.step))
-            batch = dataset.sample(config.batch_size, run.generator)
+            batch = dataset.sample(config.batch_size, run.generator, physics=False)
             metrics = learner.update(batch, run.generator)
             run.step += 1
             if run.step % config.log_every == 0 or run.step == config.steps:

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from zol import provenance
 from zol.data.dataset import Dataset
-from zol.data.provenance import provenance
 from zol.data.writer import building, episode_rows
 from zol.errors import DataError, MissingExtra
 
@@ -40,7 +40,7 @@ def import_arrays(source: str | Path, out: str | Path, *, world: str | None = No
     if not source.is_file():
         raise DataError(f"{source} does not exist")
     arrays = rename(_read_hdf5(source) if source.suffix in HDF5 else _read_npz(source), str(source))
-    facts = provenance("arrays", world=world, file=source.name)
+    facts = provenance.of_data("arrays", world=world, file=source.name)
     if "next_obs" in arrays:
         return Dataset.from_arrays(**arrays, provenance=facts).save(out)
     resets = arrays.pop("resets", None)

@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.progress import Progress
 
+from zol import provenance
 from zol.data.dataset import Dataset
-from zol.data.provenance import provenance
 from zol.data.writer import building, episode_rows
 from zol.errors import DataError, unknown_name
 
@@ -111,7 +111,9 @@ def import_exorl(
     if episodes is not None and len(found) < episodes:
         raise DataError(f"{source} holds {len(found)} episodes, {episodes} were asked for")
     chosen = found[:episodes]
-    facts = provenance("exorl", world=world, file=source.name, episodes=len(chosen), variant="exorl-raw")
+    facts = provenance.of_data(
+        "exorl", world=world, file=source.name, episodes=len(chosen), variant="exorl-raw"
+    )
     bar = progress.add_task("importing", total=len(chosen), note="episodes") if progress else None
     with building(Path(out), facts) as writer:
         for first in range(0, len(chosen), 50):

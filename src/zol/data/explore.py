@@ -20,10 +20,10 @@ from pydantic import Field
 from rich.progress import Progress
 from torch import Tensor
 
+from zol import provenance
 from zol.config import Config
 from zol.data import coverage, disk
 from zol.data.dataset import Dataset
-from zol.data.provenance import provenance
 from zol.data.rnd import RNDAgent, RNDConfig
 from zol.data.writer import DatasetWriter, episode_rows
 from zol.errors import DataError
@@ -92,7 +92,7 @@ class _Run:
         facts = {"world": world.name, "how": config.how, "seed": config.seed}
         self.writer = DatasetWriter(
             out,
-            provenance=provenance("explore", **facts, config=config.model_dump()),
+            provenance=provenance.of_data("explore", **facts, config=config.model_dump()),
             resets=starts.float().numpy(),
         )
         try:

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.progress import Progress
 
+from zol import provenance
 from zol.data.dataset import Dataset
-from zol.data.provenance import provenance
 from zol.data.writer import building, episode_rows
 from zol.errors import DataError, MissingExtra
 
@@ -36,7 +36,7 @@ def import_minari(
             f"there is no Minari dataset '{name}' on this machine: minari download {name}"
         ) from error
     scale, note = _scaling(source.action_space)
-    facts = provenance("minari", world=world, file=name, actions=note, episodes=source.total_episodes)
+    facts = provenance.of_data("minari", world=world, file=name, actions=note, episodes=source.total_episodes)
     bar = progress.add_task("importing", total=source.total_episodes, note="episodes") if progress else None
     stream = iter(source.iterate_episodes())
     with building(Path(out), facts) as writer:

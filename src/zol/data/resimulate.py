@@ -15,8 +15,8 @@ import torch
 from numpy.typing import NDArray
 from rich.progress import Progress
 
+from zol import provenance
 from zol.data.dataset import Dataset
-from zol.data.provenance import provenance
 from zol.data.writer import building, episode_rows
 from zol.errors import DataError
 from zol.worlds.base import World
@@ -52,7 +52,7 @@ def resimulate(
     states (such as rewards) are dropped, because they belong to the old simulator.
     """
     _check(dataset, world)
-    facts = provenance(
+    facts = provenance.of_data(
         "resimulate", world=world.name, original=dict(dataset.provenance), replayed=dataset.fingerprint()
     )
     found: dict[int, list[NDArray[np.float64]]] = {}

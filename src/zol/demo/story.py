@@ -17,14 +17,13 @@ from rich.console import Console
 from rich.progress import Progress
 from torch import Tensor
 
-from zol import checkpoint, report, rollout
+from zol import checkpoint, provenance, report, rollout
 from zol.adapt import Adapted, Evidence, ZOLConfig, perturbed, prompted, zol
 from zol.config import Config
 from zol.data import Dataset
 from zol.demo import figures, page
 from zol.models.fb import FB, FBConfig, FBLearner
 from zol.progress import progress_bar
-from zol.provenance import provenance
 from zol.train import TrainConfig, pretrain
 from zol.worlds.donut import Donut, collect
 
@@ -176,7 +175,7 @@ def _test(
     table = result.discounted.reshape(len(methods), 1, len(tasks), config.episodes).numpy()
     assert result.visited is not None
     paths = result.visited.reshape(-1, len(methods), len(tasks), config.episodes, 2)
-    facts = provenance() | {"score": "(1 − γ) Σ γ^t r", "settings": config.model_dump()}
+    facts = provenance.of_numbers() | {"score": "(1 − γ) Σ γ^t r", "settings": config.model_dump()}
     scores = report.Scores(tasks, dict(zip(methods, table, strict=True)), facts)
     return scores, {name: paths[:, k] for k, name in enumerate(methods)}
 
