@@ -26,7 +26,7 @@ with DatasetWriter(path) as writer:
         writer.append_batch(*block, physics=block[0][..., :18])
 generator = torch.Generator().manual_seed(0)
 learner = FBLearner(FB(FBConfig(obs_dim=24, action_dim=6, z_dim=8, hidden=8, backward_hidden=8)))
-first = torch.zeros(1024, 24), torch.zeros(1024, 6), torch.zeros(1024, 24), torch.zeros(1024, dtype=torch.bool)
+first = [torch.zeros(1024, n) for n in (24, 6, 24)] + [torch.zeros(1024, dtype=torch.bool)]
 learner.update(Batch(*first), generator)
 before, peak = resident(), 0
 data = Dataset.open(path)
