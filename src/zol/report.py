@@ -37,7 +37,11 @@ class Interval:
     high: float
 
     def __str__(self) -> str:
-        return f"{number(self.value)} [{number(self.low)}, {number(self.high)}]"
+        # Bounds without their leading zero: tables fit a terminal of 80 columns.
+        low, high = (
+            number(x).replace("0.", ".", 1) if abs(x) < 1 else number(x) for x in (self.low, self.high)
+        )
+        return f"{number(self.value)} [{low}, {high}]"
 
 
 @dataclass(frozen=True)
@@ -138,7 +142,13 @@ def per_task(scores: Scores) -> Cells:
 
 def table(cells: Cells, title: str = "", caption: str = "") -> Table:
     """Cells as a table for the terminal."""
-    grid = Table(title=title or None, caption=caption or None, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    grid = Table(
+        title=title or None,
+        caption=caption or None,
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        padding=(0, 1, 0, 0),
+    )
     for k, name in enumerate(cells[0]):
         grid.add_column(name, justify="left" if k == 0 else "right", no_wrap=True)
     for row in cells[1]:

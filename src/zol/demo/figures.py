@@ -15,13 +15,13 @@ from zol.worlds.donut import INNER, OUTER, Donut
 if TYPE_CHECKING:
     from zol.demo.story import Story
 
-CELLS = 60
+FINE, COARSE = 60, 24  # cells per side: for functions, and for the sharp paths of deterministic policies
 INK = "#222222"
 
 
-def grid() -> tuple[Tensor, Tensor]:
-    """Cell centres ``[CELLS², 2]`` over the square around the donut, and which of them lie on it."""
-    edge = torch.linspace(-OUTER, OUTER, CELLS + 1)
+def grid(cells: int = FINE) -> tuple[Tensor, Tensor]:
+    """Cell centres ``[cells², 2]`` over the square around the donut, and which of them lie on it."""
+    edge = torch.linspace(-OUTER, OUTER, cells + 1)
     centre = (edge[:-1] + edge[1:]) / 2
     points = torch.stack(torch.meshgrid(centre, centre, indexing="xy"), dim=-1).reshape(-1, 2)
     radius = points.norm(dim=-1)
@@ -61,9 +61,9 @@ def draw(story: "Story", world: Donut, out: Path) -> dict[str, Path]:
 
 
 def _panel(axis: Any, values: Tensor, title: str, *, signed: bool = False) -> None:
-    points, inside = grid()
-    del points
-    picture = torch.where(inside, values, torch.nan).reshape(CELLS, CELLS).numpy()
+    cells = round(len(values) ** 0.5)
+    inside = grid(cells)[1]
+    picture = torch.where(inside, values, torch.nan).reshape(cells, cells).numpy()
     limit = float(values[inside].abs().max()) or 1.0
     style = {"cmap": "coolwarm", "vmin": -limit, "vmax": limit} if signed else {"cmap": "magma", "vmin": 0.0}
     axis.imshow(picture, origin="lower", extent=(-OUTER, OUTER, -OUTER, OUTER), **style)
@@ -74,12 +74,12 @@ def _panel(axis: Any, values: Tensor, title: str, *, signed: bool = False) -> No
         side.set_visible(False)
 
 
-def _histogram(points: Tensor, weights: Tensor | None = None) -> Tensor:
-    """Share of (weighted) points per cell, ``[CELLS²]``."""
-    cell = ((points + OUTER) / (2 * OUTER) * CELLS).long().clamp(0, CELLS - 1)
-    number = cell[..., 1] * CELLS + cell[..., 0]
+def _histogram(points: Tensor, weights: Tensor | None = None, cells: int = COARSE) -> Tensor:
+    """Share of (weighted) points per cell, ``[cells²]``."""
+    cell = ((points + OUTER) / (2 * OUTER) * cells).long().clamp(0, cells - 1)
+    number = cell[..., 1] * cells + cell[..., 0]
     mass = torch.ones_like(number, dtype=torch.float64) if weights is None else weights.double()
-    counts = torch.zeros(CELLS * CELLS, dtype=torch.float64)
+    counts = torch.zeros(cells * cells, dtype=torch.float64)
     counts.scatter_add_(0, number.reshape(-1), mass.expand(number.shape).reshape(-1))
     return counts / counts.sum()
 
@@ -88,7 +88,7 @@ def _reconstruction_figure(story: "Story", world: Donut, plt: Any) -> Any:
     """The paper's toy figure: support, reward, and B(s)ᵀz of ZOL and FB (and ridge, which it leaves out)."""
     shown = ["zol", "fb", "ridge"]
     points, _ = grid()
-    support = _histogram(story.dataset.transitions().obs)
+    support = _histogram(story.dataset.transitions().obs, cells=FINE)
     figure, axes = plt.subplots(
         len(story.evidence.tasks), 2 + len(shown), figsize=(11, 2.2 * len(world.tasks))
     )
@@ -110,7 +110,9 @@ def _occupancy_figure(story: "Story", plt: Any) -> Any:
     shown = ["fb", "zol"]
     tasks = story.evidence.tasks
     discount = story.model.discount
-    figure, axes = plt.subplots(len(tasks), 2 * len(shown), figsize=(9, 2.2 * len(tasks)))
+    figure, axes = plt.subplots(
+        len(tasks), 2 * len(shown), figsize=(8, 2.1 * len(tasks)), layout="constrained"
+    )
     for m, method in enumerate(shown):
         raw = _raw_ratio(story, method)
         for t, task in enumerate(tasks):
@@ -119,12 +121,12 @@ def _occupancy_figure(story: "Story", plt: Any) -> Any:
             real = _histogram(path, when.unsqueeze(-1))
             predicted = _histogram(story.evidence.obs, raw[t].clamp_min(0.0))
             overlap = 1 - 0.5 * float((real - predicted).abs().sum())
-            _panel(axes[t, 2 * m], real.sqrt(), f"{method}: visited" if t == 0 else "")
+            _panel(axes[t, 2 * m], real**0.25, f"{method}: visited" if t == 0 else "")
             heading = f"{method}: ratio says" if t == 0 else ""
-            _panel(axes[t, 2 * m + 1], predicted.sqrt(), f"{heading} (overlap {overlap:.2f})".strip())
+            _panel(axes[t, 2 * m + 1], predicted**0.25, f"{heading} (overlap {overlap:.2f})".strip())
             axes[t, 0].set_ylabel(task)
     figure.suptitle(
-        "Discounted occupancy: visited in rollouts, and predicted by the ratio (square-root scale)"
+        "Discounted occupancy: visited in rollouts, and predicted by the ratio (fourth-root scale)"
     )
     return figure
 
@@ -137,7 +139,7 @@ def _raw_ratio(story: "Story", method: str) -> Tensor:
 
 def _search_figure(story: "Story", plt: Any) -> Any:
     """The trace of the searches: what the objective promised, step by step."""
-    figure, axes = plt.subplots(1, 3, figsize=(11, 2.6))
+    figure, axes = plt.subplots(1, 3, figsize=(10, 2.6), layout="constrained")
     panels = {"objective": "objective", "ess": "effective sample size", "distance": "distance from z0"}
     for axis, (key, title) in zip(axes, panels.items(), strict=True):
         for t, task in enumerate(story.evidence.tasks):
@@ -149,7 +151,7 @@ def _search_figure(story: "Story", plt: Any) -> Any:
         axis.set_title(title)
         axis.set_xlabel("step")
     axes[0].legend(frameon=False, fontsize=7)
-    figure.suptitle("The search (solid: paper's settings; dotted: ten times larger moves)", y=1.05)
+    figure.suptitle("The search (solid: paper's settings; dotted: larger steps, looser trust region)")
     return figure
 
 
