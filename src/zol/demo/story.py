@@ -100,7 +100,7 @@ def run(config: DemoConfig, out: Path, console: Console | None = None) -> Story:
 def extra_columns(story: Story) -> dict[str, list[str]]:
     """What stands beside the returns, averaged over tasks.
 
-    recon: correlation of B(s)ᵀz with the reward; moved: ‖z − z0‖/‖z0‖; est.: the ratio's offline estimate of
+    recon: correlation of B(s)ᵀz with the reward; move: ‖z − z0‖/‖z0‖; est.: the ratio's offline estimate of
     the mean; ESS: effective sample size of that estimate.
     """
     found = story.methods
@@ -108,7 +108,7 @@ def extra_columns(story: Story) -> dict[str, list[str]]:
     length = found["fb"].z[0].norm(dim=-1)
     return {
         "recon": [f"{np.mean(story.reconstruction[name]):.2f}" for name in found],
-        "moved": [f"{(moved[name] / length).mean():.2f}" for name in found],
+        "move": [f"{(moved[name] / length).mean():.2f}" for name in found],
         "est.": [f"{a.estimate[0].mean():.2f}" for a in found.values()],
         "ESS": [f"{a.diagnostics['ess'][0].mean():.2f}" for a in found.values()],
     }
