@@ -52,7 +52,7 @@ class Tower(Config):
     embedding_layers: int = Limit(default=2, ge=2, le=DEPTH)
     members: int = Limit(default=1, ge=1, le=MEMBERS)
     residual: bool = False
-    reads: tuple[str, ...] = ()
+    reads: tuple[str, ...] = Limit(default=(), strict=False)
     """fields of the observation that enter, in this order; none named means all"""
 
 
@@ -62,7 +62,7 @@ class Head(Config):
     hidden: int = Limit(gt=0, le=WIDTH)
     layers: int = Limit(ge=0, le=DEPTH)
     norm: bool = False
-    reads: tuple[str, ...] = ()
+    reads: tuple[str, ...] = Limit(default=(), strict=False)
 
 
 class Part(Config):
@@ -74,32 +74,35 @@ class Part(Config):
 
 
 class CompositeConfig(Config):
-    """Everything needed to build a :class:`Composite` before its weights arrive."""
+    """Everything needed to build a :class:`Composite` before its weights arrive.
+
+    ``strict=False`` lets nested shapes come back from JSON as plain dictionaries and lists.
+    """
 
     source: str
     """project and model, such as ``metamotivo/fb_cpr``"""
-    parts: tuple[Part, ...]
+    parts: tuple[Part, ...] = Limit(strict=False)
     """the observation, piece by piece"""
     action_dim: int = Limit(gt=0, le=COLUMNS)
     z_dim: int = Limit(gt=1, le=WIDTH)
     discount: float = Limit(gt=0, lt=1)
     project: bool = True
     """latents live on the sphere of radius √d"""
-    forward: Tower
-    actor: Tower
-    backward: Head | None = None
+    forward: Tower = Limit(strict=False)
+    actor: Tower = Limit(strict=False)
+    backward: Head | None = Limit(default=None, strict=False)
     """none: B is the left encoder (symmetric TD-JEPA)"""
-    left: Head | None = None
+    left: Head | None = Limit(default=None, strict=False)
     left_dim: int = Limit(default=1, gt=0, le=WIDTH)
     actor_reads_left: bool = False
     noisy_actor: bool = False
     """the actor is a one-step flow with a noise input"""
     successor_features: bool = False
     centred: bool = False
-    critic: Tower | None = None
-    aux_critic: Tower | None = None
-    discriminator: Head | None = None
-    vector_field: Head | None = None
+    critic: Tower | None = Limit(default=None, strict=False)
+    aux_critic: Tower | None = Limit(default=None, strict=False)
+    discriminator: Head | None = Limit(default=None, strict=False)
+    vector_field: Head | None = Limit(default=None, strict=False)
     window: int = Limit(default=1, gt=0, le=COLUMNS)
     """frames that the model's authors average for a tracking prompt"""
     action_std: float = Limit(default=0.2, ge=0)
@@ -199,7 +202,7 @@ class Composite(nn.Module):
         out: Tensor = self.left(self._see(c.left.reads, obs))
         return out
 
-    def features(self, obs: Tensor) -> Tensor:
+    def regressors(self, obs: Tensor) -> Tensor:
         """φ(s), the features that rewards are regressed on, ``[..., d]``; for FB models B itself."""
         c = self.config
         phi: Tensor = (
@@ -209,7 +212,7 @@ class Composite(nn.Module):
 
     def backward(self, obs: Tensor) -> Tensor:
         """B(s), ``[..., d]``: the backward map, or C⁻¹φ(s) of a successor-feature model."""
-        phi = self.features(obs)
+        phi = self.regressors(obs)
         return phi @ self.whitening if self.config.successor_features else phi
 
     def forward(self, obs: Tensor, z: Tensor, action: Tensor) -> Tensor:
@@ -218,7 +221,7 @@ class Composite(nn.Module):
         return out
 
     def act(self, obs: Tensor, z: Tensor, noise: Tensor | None = None) -> Tensor:
-        """The mean action of π_z, ``[..., A]``; flow actors act at noise 0 unless given some, ``[..., A]``."""
+        """The mean action of π_z, ``[..., A]``; a flow actor acts at noise 0 unless given some."""
         c = self.config
         seen = self._left(obs) if c.actor_reads_left else self._see(c.actor.reads, obs)
         if noise is None:
@@ -260,7 +263,7 @@ class Composite(nn.Module):
         if not self.config.successor_features:
             raise DataError(f"a {self.config.source} model learns a measure, not features: nothing to whiten")
         with torch.no_grad():
-            phi = self.features(obs).double()
+            phi = self.regressors(obs).double()
             self.whitening.copy_(inverse_covariance(phi.mT @ phi / len(phi)))
 
 
