@@ -12,7 +12,8 @@ from foreign_files import FIELDS, KWARGS, SIGHT, A, D, O, Slow
 import zol.checkpoint
 from zol import measure, prompt
 from zol.errors import CheckpointError, DataError
-from zol.models.base import Model
+from zol.models.base import Model, model_hash
+from zol.models.composite import Composite
 from zol.models.foreign import flatten, is_foreign, load_foreign
 from zol.models.foreign.reading import JSON_LIMIT
 
@@ -82,9 +83,9 @@ def test_hub_model_of_humenv_has_its_published_discount_and_layout(tmp_path):
 
     section = Section(config | {"obs_dim": 358, "action_dim": 69}, "config.json")
     assert metamotivo.published_discount(section) == 0.98
-    plan = metamotivo.blueprint(section, 0.98)
-    assert plan.layout is not None
-    assert "root_height" in plan.layout.names
+    with torch.device("meta"):
+        model = Composite(metamotivo.blueprint(section, 0.98).config)
+    assert "root_height" in model.layout.names
 
 
 @pytest.mark.parametrize(("flow", "left"), [(False, True), (False, False), (True, True)])
@@ -297,6 +298,21 @@ def test_load_recognises_foreign_folders_by_content(tmp_path):
     checkpoint = zol.checkpoint.load(tmp_path)
     assert checkpoint.model.discount == 0.97
     assert checkpoint.facts["config"]["source"] == "metamotivo/fb_cpr"
+    assert zol.checkpoint.load(tmp_path, discount=0.5).model.discount == 0.5
+
+
+@pytest.mark.parametrize("make", [files.metamotivo, files.td_jepa_hilp, files.td_jepa_jepa, files.bfm_zero])
+def test_an_adopted_model_survives_our_own_format(tmp_path, make):
+    config, stored = make()
+    kwargs = files.BFM_KWARGS if make is files.bfm_zero else files.KWARGS
+    model = load_foreign(files.write(tmp_path / "theirs", config, stored, kwargs), discount=0.9)
+    again = zol.checkpoint.load(zol.checkpoint.save(model, tmp_path / "ours")).model
+    assert again.config == model.config
+    assert model_hash(again) == model_hash(model)
+    assert again.measure == model.measure
+    assert again.layout.names == model.layout.names
+    with pytest.raises(CheckpointError, match="records its own discount"):
+        zol.checkpoint.load(tmp_path / "ours", discount=0.5)
 
 
 def test_hub_downloads_configs_and_safetensors_only(tmp_path, monkeypatch):

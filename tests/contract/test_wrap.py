@@ -4,8 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-import zol.adapt.zol as search
-from zol.adapt.base import Evidence
+from zol.adapt import Evidence, ZOLConfig, zol
 from zol.errors import CheckpointError, DataError
 from zol.models.base import Model, model_hash
 from zol.models.wrap import wrap
@@ -96,7 +95,7 @@ def test_zol_moves_the_latents_of_a_wrapped_network():
     obs = torch.randn(200, O, generator=torch.Generator().manual_seed(0))
     evidence = Evidence(("x",), obs, obs[:, :1].T.contiguous(), obs[:16])
     start = evidence.prompt(model)
-    found = search.zol(model, evidence, start, search.ZOLConfig(steps=20, learning_rate=0.05, trust=0.0))
+    found = zol(model, evidence, start, ZOLConfig(steps=20, learning_rate=0.05, trust=0.0))
     assert float(found.distance) > 0
 
 

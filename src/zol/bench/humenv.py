@@ -22,7 +22,7 @@ from zol.data import Dataset
 from zol.data.humenv import Motion
 from zol.models.base import Model
 from zol.report import Scores
-from zol.rollout import rollout
+from zol.rollout import evaluate
 from zol.schedule import Schedule, follow, hold
 from zol.tasks.humenv_metrics import goal_scores, tracking_scores
 from zol.worlds.base import World, find_task
@@ -67,7 +67,7 @@ def reward_benchmark(
         latents = [method.latent(name) for method in methods.values() for name in group]
         # A generator of the same seed for each group: every task and method meets the same falls.
         falls = torch.Generator().manual_seed(seed + 1)
-        played = rollout(
+        played = evaluate(
             world, model, latents, episodes=episodes, generator=falls, steps=steps, progress=progress
         )
         groups.append(played.returns.reshape(len(methods), 1, len(group), episodes))

@@ -26,10 +26,8 @@ def export(
     from zol.checkpoint import load
     from zol.export import export as write
     from zol.models.base import Latent
-    from zol.models.foreign import is_foreign, load_foreign
 
-    foreign = is_foreign(model)
-    network = load_foreign(model, discount=discount) if foreign else load(model).model
+    network = load(model, discount=discount).model
     result = write(network, out, [Latent.load(path) for path in latents], fixed=fixed, rate=rate)
     console = Console()
     for graph in result.graphs:

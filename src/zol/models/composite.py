@@ -38,7 +38,7 @@ from zol.models.nets import (
     VectorField,
     unit,
 )
-from zol.tasks import Field, Layout
+from zol.tasks import Field, Layout, humenv
 
 # Far above any published model, far below what could exhaust memory: a config is not to be trusted.
 WIDTH, DEPTH, MEMBERS, COLUMNS = 65_536, 64, 64, 1_000_000
@@ -116,14 +116,15 @@ class Composite(nn.Module):
     whitening: Tensor
     centre: Tensor
 
-    def __init__(self, config: CompositeConfig, layout: Layout | None = None) -> None:
+    def __init__(self, config: CompositeConfig) -> None:
         super().__init__()
         c = self.config = config
         starts = [sum(p.size for p in c.parts[:i]) for i in range(len(c.parts))]
         self._slices = {p.name: slice(a, a + p.size) for p, a in zip(c.parts, starts, strict=True)}
         self.obs_dim = sum(p.size for p in c.parts)
         fields = tuple(Field(p.name, a, p.size) for p, a in zip(c.parts, starts, strict=True))
-        self.layout = layout if layout is not None else Layout(self.obs_dim, fields)
+        known = (self.obs_dim, c.action_dim) == (humenv.LAYOUT.obs_dim, humenv.ACTIONS)
+        self.layout = humenv.LAYOUT if known else Layout(self.obs_dim, fields)
         self.action_dim, self.z_dim, self.discount = c.action_dim, c.z_dim, c.discount
         self.measure = Measure(offset=1.0 if c.centred else 0.0)
         self.normalisers = nn.ModuleDict({p.name: Normaliser(p.size) for p in c.parts if p.normalised})

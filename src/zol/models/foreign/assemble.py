@@ -9,7 +9,6 @@ from zol.config import ConfigError
 from zol.errors import CheckpointError
 from zol.models.composite import Composite, CompositeConfig, Head, Tower, inverse_covariance
 from zol.models.foreign.reading import Section, Weights
-from zol.tasks import Layout
 
 
 @dataclass(frozen=True)
@@ -21,7 +20,6 @@ class Blueprint:
     """our name, or prefix ending in a dot → the file's"""
     dropped: tuple[str, ...] = ()
     """prefixes of tensors that training needed and test time does not"""
-    layout: Layout | None = None
 
 
 def tower(
@@ -55,7 +53,7 @@ def assemble(blueprint: Blueprint, weights: Weights) -> Composite:
     """Build the networks without memory, compare them with the file, and only then read it."""
     try:
         with torch.device("meta"):
-            model = Composite(blueprint.config, blueprint.layout)
+            model = Composite(blueprint.config)
     except (RuntimeError, ValueError, KeyError) as error:
         raise CheckpointError(f"{weights.path}: this architecture cannot be built: {error}") from error
     expected = {

@@ -22,7 +22,9 @@ NAMES = {
 
 def published_discount(config: Section) -> float | None:
     """The discount of the hub models, which their own config leaves out."""
-    return 0.98 if _is_humenv(config) and "critic" in config.section("archi") else None
+    sizes = (config.integer("obs_dim"), config.integer("action_dim"))
+    published = sizes == (humenv.LAYOUT.obs_dim, humenv.ACTIONS) and "critic" in config.section("archi")
+    return 0.98 if published else None
 
 
 def blueprint(config: Section, discount: float) -> Blueprint:
@@ -47,11 +49,4 @@ def blueprint(config: Section, discount: float) -> Blueprint:
             action_std=config.number("actor_std", 0.2),
         ),
         NAMES,
-        layout=humenv.LAYOUT if _is_humenv(config) else None,
-    )
-
-
-def _is_humenv(config: Section) -> bool:
-    return (
-        config.integer("obs_dim") == humenv.LAYOUT.obs_dim and config.integer("action_dim") == humenv.ACTIONS
     )
