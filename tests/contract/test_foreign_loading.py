@@ -306,7 +306,11 @@ def test_an_adopted_model_survives_our_own_format(tmp_path, make):
     config, stored = make()
     kwargs = files.BFM_KWARGS if make is files.bfm_zero else files.KWARGS
     model = load_foreign(files.write(tmp_path / "theirs", config, stored, kwargs), discount=0.9)
-    again = zol.checkpoint.load(zol.checkpoint.save(model, tmp_path / "ours")).model
+    obs = torch.randn(6, model.obs_dim)
+    sample = {"obs": obs, "starts": obs[:2], "same": obs}  # views of one another are written as copies
+    checkpoint = zol.checkpoint.load(zol.checkpoint.save(model, tmp_path / "ours", prompt=sample))
+    again = checkpoint.model
+    assert all(torch.equal(checkpoint.prompt[name], sample[name]) for name in sample)
     assert again.config == model.config
     assert model_hash(again) == model_hash(model)
     assert again.measure == model.measure
