@@ -25,10 +25,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from zol.checkpoint import versions, write_bytes
 from zol.errors import DataError, MissingExtra, ZolError
+from zol.files import write_bytes
 from zol.models.base import Latent, Model, model_hash
 from zol.tasks import Layout
+from zol.provenance import versions
 
 TOLERANCE = 1e-5
 INPUTS = 10_000

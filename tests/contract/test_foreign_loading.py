@@ -228,8 +228,9 @@ def test_a_pickled_space_is_never_opened(tmp_path, make):
 
 def test_pickles_are_refused(tmp_path):
     (tmp_path / "latest.pt").write_bytes(b"x")
-    with pytest.raises(CheckpointError, match="is a pickle"):
-        load_foreign(tmp_path / "latest.pt")
+    for opener in (load_foreign, zol.checkpoint.load):
+        with pytest.raises(CheckpointError, match="is a pickle"):
+            opener(tmp_path / "latest.pt")
     with pytest.raises(CheckpointError, match=r"latest\.pt.*never opened"):
         load_foreign(tmp_path)
 

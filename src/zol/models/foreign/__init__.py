@@ -16,6 +16,7 @@ from torch import Tensor
 
 from zol.config import ConfigError
 from zol.errors import CheckpointError, DataError
+from zol.files import PICKLES, refuse_pickles
 from zol.models.composite import Composite
 from zol.models.foreign import bfm_zero, metamotivo, td_jepa
 from zol.models.foreign.assemble import assemble, described
@@ -24,7 +25,6 @@ from zol.models.foreign.reading import Section, open_weights, read_json
 from zol.tasks import Layout
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
-PICKLES = (".pkl", ".pickle", ".pt", ".pth", ".bin", ".ckpt")
 
 
 def is_foreign(path: str | Path) -> bool:
@@ -88,11 +88,7 @@ def flatten(observation: Mapping[str, Tensor], layout: Layout) -> Tensor:
 
 def _model_folder(path: Path) -> Path:
     """The folder that holds config and weights: the given one, or one inside an agent's folder."""
-    if path.suffix in PICKLES:
-        raise CheckpointError(
-            f"{path} is a pickle, which can run any code when opened, so zol never does. "
-            f"Give the folder that holds {CONFIG} and {WEIGHTS}"
-        )
+    refuse_pickles(path)
     inside = [path, path / "model", path / "checkpoint" / "model", path / "model" / "checkpoint" / "model"]
     for folder in inside:
         if (folder / CONFIG).is_file() and (folder / WEIGHTS).is_file():
