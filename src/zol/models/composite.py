@@ -18,7 +18,8 @@ because (1 − γ) ψᵀC⁻¹φ(s) is the projection of the true density ratio 
 E_ρ[B r] = C⁻¹E_ρ[φ r] is then least squares, which is how these models are prompted. C comes with the
 checkpoint (a running mean over training data); :meth:`Composite.whiten_on` replaces it by that of your
 sample, on which the identity then holds without error. Centred features cannot express constants, of
-which every ratio has exactly one unit: ``measure.offset`` puts it back.
+which every ratio has exactly one unit: ``measure.offset`` puts it back. (Exactly so if they have mean zero on
+the sample; the checkpoint's running mean makes that nearly true on training data, and only there.)
 """
 
 import torch

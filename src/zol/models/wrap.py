@@ -82,7 +82,7 @@ class Wrapped(nn.Module):
         self._methods = {name: _bind(self.inner, m) for name, m in methods.items() if m is not None}
 
     def _call(self, name: str, *inputs: Tensor) -> Any:
-        """Call the original with rows ``[N, ·]``; also what comes back with how many leading dimensions."""
+        """Call the original with rows ``[N, ·]``: most published code takes exactly one batch dimension."""
         rows = [part.reshape(-1, part.shape[-1]) for part in broadcast(*inputs)]
         return self._methods[name](*rows)
 
