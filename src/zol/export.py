@@ -28,8 +28,8 @@ from torch import Tensor, nn
 from zol.errors import DataError, MissingExtra, ZolError
 from zol.files import write_bytes
 from zol.models.base import Latent, Model, model_hash
-from zol.tasks import Layout
 from zol.provenance import versions
+from zol.tasks import Layout
 
 TOLERANCE = 1e-5
 INPUTS = 10_000
