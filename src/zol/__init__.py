@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from zol.data import Dataset
     from zol.models.base import Latent, Measure, Model
     from zol.models.fb import FB, FBConfig, FBLearner
+    from zol.models.wrap import wrap
     from zol.report import Scores
     from zol.rollout import evaluate
     from zol.tasks import States, Task
@@ -42,6 +43,7 @@ _HOMES = {
     "Checkpoint": "zol.checkpoint",
     "load": "zol.checkpoint",
     "save": "zol.checkpoint",
+    "wrap": "zol.models.wrap",
 }
 _MODULES = ("adapt", "measure", "prompt", "testing", "worlds")
 
@@ -49,7 +51,7 @@ __all__ = [  # noqa: RUF022  (in the order in which a user meets them)
     "Dataset", "Task", "States",
     "FB", "FBConfig", "FBLearner", "TrainConfig", "pretrain",
     "Model", "Measure", "Latent", "Evidence", "Adapted", "ZOLConfig", "adapt",
-    "evaluate", "Scores", "Checkpoint", "load", "save",
+    "evaluate", "Scores", "Checkpoint", "load", "save", "wrap",
     "measure", "prompt", "testing", "worlds",
 ]  # fmt: skip
 

@@ -12,7 +12,7 @@ hash in config.json tells whether the weights beside it are the ones it describe
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,27 +21,34 @@ from torch import Tensor, nn
 from zol.errors import CheckpointError, unknown_name
 from zol.files import read_metadata as read_metadata
 from zol.files import read_tensors as read_tensors
+from zol.files import refuse_pickles
 from zol.files import write_bytes as write_bytes
 from zol.files import write_tensors as write_tensors
 from zol.models.base import model_hash
-from zol.models.fb import FB, FBConfig, FBLearner
+from zol.models.composite import Composite, CompositeConfig
+from zol.models.fb import FB, FBConfig
+from zol.models.foreign import is_foreign, load_foreign
 from zol.provenance import versions
 
 SCHEMA = 1
-KINDS = {"fb": (FBConfig, FB, FBLearner)}
+# kind: (its configuration, its class)
+KINDS: dict[str, tuple[type[Any], type[Any]]] = {
+    "fb": (FBConfig, FB),
+    "composite": (CompositeConfig, Composite),
+}
 
 
 @dataclass(frozen=True)
 class Checkpoint:
     """A model and what is known about it."""
 
-    model: FB
+    model: FB | Composite
     facts: Mapping[str, Any]
     prompt: Mapping[str, Tensor]  # "obs" [N, D] and "starts" [S, D], or empty
 
 
 def save(
-    model: FB,
+    model: FB | Composite,
     path: str | Path,
     *,
     prompt: Mapping[str, Tensor] | None = None,
@@ -53,7 +60,8 @@ def save(
         "schema": SCHEMA,
         "kind": model.kind,
         "config": model.config.model_dump(),
-        "measure": {"normalised": model.measure.normalised, "begins": model.measure.begins},
+        "sizes": [model.obs_dim, model.action_dim, model.z_dim],
+        "measure": asdict(model.measure),
         "weights": model_hash(model),
         "versions": versions(),
         **(facts or {}),
@@ -66,8 +74,17 @@ def save(
     return folder
 
 
-def load(path: str | Path) -> Checkpoint:
-    """Read a checkpoint folder that :func:`save` wrote."""
+def load(path: str | Path, *, discount: float | None = None) -> Checkpoint:
+    """Read a checkpoint folder that :func:`save` wrote, or one of Meta Motivo, td_jepa or BFM-Zero.
+
+    ``hf://org/name`` fetches one from the hub. ``discount`` is for other projects' models that do not
+    record the one they were trained with.
+    """
+    refuse_pickles(Path(path))
+    if is_foreign(path):
+        return _adopt(load_foreign(path, discount=discount), str(path))
+    if discount is not None:
+        raise CheckpointError(f"{path} records its own discount: load it without discount=")
     folder = Path(path)
     if not folder.is_dir():
         raise CheckpointError(f"{folder} is not a checkpoint folder (with config.json and model.safetensors)")
@@ -78,7 +95,7 @@ def load(path: str | Path) -> Checkpoint:
         raise CheckpointError(
             f"{folder} has format {facts['schema']}, this zol reads up to {SCHEMA}: pip install -U zol"
         )
-    config_type, model_type, _ = KINDS[facts["kind"]]
+    config_type, model_type = KINDS[facts["kind"]]
     model = model_type(config_type(**facts["config"]))
     assign(model, read_tensors(folder / "model.safetensors"), folder / "model.safetensors")
     if model_hash(model) != facts.get("weights"):
@@ -88,6 +105,12 @@ def load(path: str | Path) -> Checkpoint:
         )
     sample = folder / "prompt.safetensors"
     return Checkpoint(model.eval(), facts, read_tensors(sample) if sample.exists() else {})
+
+
+def _adopt(model: Composite, source: str) -> Checkpoint:
+    """Another project's model as a checkpoint; nothing is known of its data."""
+    facts = {"kind": model.kind, "config": model.config.model_dump(), "weights": model_hash(model)}
+    return Checkpoint(model, facts | {"title": f"{model.config.source} model", "origin": source}, {})
 
 
 def assign(module: nn.Module, tensors: Mapping[str, Tensor], source: Path) -> None:
@@ -112,7 +135,7 @@ def model_card(facts: Mapping[str, Any]) -> str:
     config = facts["config"]
     rows = [
         ("kind", facts["kind"]),
-        ("observation, action, latent", f"{config['obs_dim']}, {config['action_dim']}, {config['z_dim']}"),
+        ("observation, action, latent", ", ".join(map(str, facts["sizes"]))),
         ("discount", config["discount"]),
         ("weights", facts["weights"]),
         *(

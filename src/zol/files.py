@@ -11,6 +11,8 @@ from torch import Tensor
 
 from zol.errors import CheckpointError
 
+PICKLES = (".pkl", ".pickle", ".pt", ".pth", ".ckpt", ".bin", ".joblib")
+
 
 def write_atomic(path: Path, data: bytes) -> None:
     """Write under a temporary name, flush to the disk, then rename: a reader sees old or new, never half."""
@@ -47,18 +49,29 @@ def write_tensors(
     path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None
 ) -> None:
     """Write a safetensors file atomically."""
-    data = safetensors.torch.save(
-        {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, dict(metadata or {})
-    )
-    write_bytes(path, data)
+    # safetensors refuses tensors that share memory, such as start states sliced from the sample.
+    owned: dict[str, Tensor] = {}
+    taken: set[int] = set()
+    for name, tensor in tensors.items():
+        whole = tensor.detach().cpu().contiguous()
+        memory = whole.untyped_storage().data_ptr()
+        owned[name] = whole.clone() if memory in taken else whole
+        taken.add(memory)
+    write_bytes(path, safetensors.torch.save(owned, dict(metadata or {})))
+
+
+def refuse_pickles(path: Path) -> None:
+    """Stop at a file that can run any code when it is opened."""
+    if path.suffix in PICKLES:
+        raise CheckpointError(
+            f"{path} is a pickle, which can run code when loaded: zol reads safetensors only. "
+            "Give a folder that holds config.json and model.safetensors"
+        )
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
     """Read a safetensors file; anything else, or a truncated one, is refused."""
-    if path.suffix in (".pkl", ".pt", ".pth", ".ckpt", ".pickle", ".bin"):
-        raise CheckpointError(
-            f"{path} is a pickle, which can run code when loaded: zol reads safetensors only"
-        )
+    refuse_pickles(path)
     if not path.is_file():
         raise CheckpointError(f"{path} does not exist")
     try:

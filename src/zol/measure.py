@@ -39,7 +39,7 @@ def forward_mean(model: Model, starts: Tensor, z: Tensor) -> Tensor:
 
 def raw_ratio(model: Model, mu: Tensor, features: Tensor) -> Tensor:
     """w_z(s) ``[..., N]`` from μ ``[..., d]`` and B(s) ``[N, d]``, before any shaping."""
-    return model.measure.scale(model.discount) * (mu @ features.mT)
+    return model.measure.scale(model.discount) * (mu @ features.mT) + model.measure.offset
 
 
 def next_state_return(model: Model, estimate: Tensor, start_reward: Tensor) -> Tensor:

@@ -2,14 +2,21 @@ r"""Closed-form latents: from a reward, a goal or a motion to z, in one pass ove
 
     reward, correlation   z = Π( E[B(s) r(s)] )
     reward, ridge         z = Π( (E[B Bᵀ] + λI)⁻¹ E[B r] )        least squares r ≈ Bᵀz, whitened
+    reward, least squares z = Π( argmin_z E[(r − φᵀz)²] )          ridge with λ = 0; how successor-feature
+                                                                   models (HILP, TD-JEPA) are prompted
     reward, weighted      z = Π( E[softmax_N(β r) · B r] )         the high-reward states count most
     goal                  z = Π( B(g) )
+    towards a goal        z_t = Π( φ(g) − φ(s_t) )                 HILP: a direction, taken anew every step
     tracking              z_t = Π( mean_{k<window} B(s_{t+1+k}) )
+
+φ is what rewards are regressed on: ``model.regressors`` where a model has features that are not its B,
+and B itself otherwise.
 
 Samples are read in chunks, so that 10 million states need no more memory than one chunk; tasks are
 rows, so that many rewards cost one pass over B.
 """
 
+from collections.abc import Callable
 from typing import Literal
 
 import torch
@@ -18,7 +25,7 @@ from torch import Tensor
 from zol.errors import DataError
 from zol.models.base import Model
 
-RewardPrompt = Literal["correlation", "ridge", "weighted"]
+RewardPrompt = Literal["correlation", "ridge", "least_squares", "weighted"]
 
 CHUNK = 65536
 
@@ -54,12 +61,15 @@ def reward(
         )
     if how == "weighted":
         table = torch.softmax(temperature * table, dim=-1) * table * table.shape[1]
-    moment, covariance = _moments(model, obs, table, chunk, want_covariance=how == "ridge")
+    regress = how in ("ridge", "least_squares")
+    moment, covariance = _moments(model, obs, table, chunk, regress=regress)
     if how == "ridge":
         d = covariance.shape[0]
         lam = ridge * covariance.diagonal().mean()
         whitening = covariance + lam * torch.eye(d, dtype=covariance.dtype, device=covariance.device)
         moment = torch.linalg.solve(whitening, moment, left=False)
+    elif how == "least_squares":  # of least norm where features are redundant: the limit λ → 0 of ridge
+        moment = moment @ torch.linalg.pinv(covariance, rtol=1e-10, hermitian=True)
     z = model.project(moment.to(obs.dtype))
     return z if rewards.ndim == 2 else z[0]
 
@@ -69,6 +79,18 @@ def goal(model: Model, obs: Tensor) -> Tensor:
     _check_obs(model, obs)
     with torch.no_grad():
         return model.project(model.backward(obs))
+
+
+def towards(model: Model, obs: Tensor, goals: Tensor) -> Tensor:
+    """Latents ``[..., d]`` that lead from the states ``[..., D]`` straight to the goals ``[..., D]``.
+
+    For HILP, whose φ puts states at distances of their travel time; recompute it as the state changes.
+    """
+    _check_obs(model, obs)
+    _check_obs(model, goals)
+    phi = regressors(model)
+    with torch.no_grad():
+        return model.project(phi(goals) - phi(obs))
 
 
 def tracking(model: Model, motion: Tensor, window: int = 8) -> Tensor:
@@ -90,6 +112,12 @@ def tracking(model: Model, motion: Tensor, window: int = 8) -> Tensor:
         return model.project(mean.to(motion.dtype))
 
 
+def regressors(model: Model) -> Callable[[Tensor], Tensor]:
+    """φ: the features in which the model's rewards are linear, r ≈ φᵀz."""
+    own: Callable[[Tensor], Tensor] = getattr(model, "regressors", model.backward)
+    return own
+
+
 def backward_features(model: Model, obs: Tensor, chunk: int = CHUNK) -> Tensor:
     """B of all sampled states ``[N, d]``, computed in chunks without gradients."""
     _check_obs(model, obs)
@@ -97,18 +125,20 @@ def backward_features(model: Model, obs: Tensor, chunk: int = CHUNK) -> Tensor:
         return torch.cat([model.backward(part) for part in obs.split(chunk)])
 
 
-def _moments(
-    model: Model, obs: Tensor, table: Tensor, chunk: int, *, want_covariance: bool
-) -> tuple[Tensor, Tensor]:
-    """E[r B] ``[T, d]`` and E[B Bᵀ] ``[d, d]``, accumulated in float64 so that chunking cannot show."""
+def _moments(model: Model, obs: Tensor, table: Tensor, chunk: int, *, regress: bool) -> tuple[Tensor, Tensor]:
+    """E[r B] ``[T, d]``, or with ``regress`` E[r φ] and E[φ φᵀ] ``[d, d]``.
+
+    Both are accumulated in float64, so that chunking cannot show.
+    """
+    embed = regressors(model) if regress else model.backward
     d, n = model.z_dim, len(obs)
     moment = torch.zeros(len(table), d, dtype=torch.float64, device=obs.device)
     covariance = torch.zeros(d, d, dtype=torch.float64, device=obs.device)
     with torch.no_grad():
         for states, values in zip(obs.split(chunk), table.split(chunk, dim=1), strict=True):
-            B = model.backward(states).double()
+            B = embed(states).double()
             moment += values.double() @ B
-            if want_covariance:
+            if regress:
                 covariance += B.mT @ B
     return moment / n, covariance / n
 

@@ -19,7 +19,7 @@ def prompted(
     model: Model, evidence: Evidence, how: RewardPrompt = "correlation", *, centre: bool = False
 ) -> Adapted:
     """The closed-form latent of every task, with the estimates that the ratio gives it."""
-    name = {"correlation": "fb", "ridge": "ridge", "weighted": "weighted"}[how]
+    name = "fb" if how == "correlation" else how.replace("_", "-")
     result = score(model, evidence, evidence.prompt(model, how, centre=centre))
     settings = {"how": how, "centre": centre}
     return replace(result, method=name + ("-centred" if centre else ""), configs=(settings,))

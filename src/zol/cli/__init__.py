@@ -16,6 +16,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "zol.cli.doctor:doctor",
         "versions, extras, device, rendering, and how to add what is missing",
     ),
+    "export": ("zol.cli.export:export", "the actor as ONNX, with latents and a contract, for a robot"),
+    "bench humenv": ("zol.cli.bench_humenv:humenv", "45 HumEnv tasks: a model's own prompt against ZOL"),
     "worlds show": ("zol.cli.worlds:show", "what a world's observations mean, and its tasks"),
     "explore": ("zol.cli.explore:explore", "fill a dataset from a world, by seeking novelty or at random"),
     "data import": ("zol.cli.data:import_", "convert ExORL, Minari, npz or HDF5 data"),

@@ -19,6 +19,8 @@ OPTIONAL = {
     "gymnasium": ("gymnasium", "dmc", "single-environment view"),
     "h5py": ("h5py", "hdf5", "HDF5 datasets"),
     "minari": ("minari", "minari", "Minari datasets"),
+    "onnxruntime": ("onnxruntime", "export", "ONNX policies"),
+    "huggingface_hub": ("huggingface_hub", "hub", "models from the hub"),
     "imageio-ffmpeg": ("imageio_ffmpeg", "video", "videos"),
 }
 

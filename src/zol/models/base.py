@@ -27,10 +27,13 @@ class Measure:
     ``normalised``: M carries the factor 1 − γ already (total mass 1 instead of 1/(1 − γ)).
     ``begins``: the sum Σ_t γ^t counts ``"next"`` states s_{t+1} (Meta's code, our default) or the
     ``"current"`` ones s_t, beginning with s_0 itself (the paper's equation).
+    ``offset``: what the ratio is at F·B = 0. It is 1 for models whose features were centred on the data:
+    they cannot express a constant, and every ratio has mean one.
     """
 
     normalised: bool = False
     begins: Literal["next", "current"] = "next"
+    offset: float = 0.0
 
     def scale(self, discount: float) -> float:
         """The factor that turns F·B into a ratio of distributions."""

@@ -9,6 +9,7 @@ Two families, as published: *simple* (linear, LayerNorm, tanh, then ReLU layers)
 """
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -180,25 +181,77 @@ class Actor(nn.Module):
         return torch.tanh(self.policy(both))
 
 
+class NoiseConditionedActor(Actor):
+    """A one-step flow policy tanh(·)(s, z, ε): the noise ε ∈ R^A joins both towers, [s, z, ε] and [s, ε]."""
+
+    def __init__(self, obs_dim: int, action_dim: int, z_dim: int, **shape: Any) -> None:
+        # ε is as wide as an action: it widens both towers, and only its place in the rows is special.
+        super().__init__(obs_dim + action_dim, action_dim, z_dim, **shape)
+        self.action_dim = action_dim
+
+    def forward(self, obs: Tensor, z: Tensor, noise: Tensor | None = None) -> Tensor:
+        """``[..., D], [..., d], [..., A] → [..., A]``; no noise is ε = 0, the centre of its distribution."""
+        if noise is None:
+            noise = obs.new_zeros(self.action_dim)
+        both = join(self.embed_s(join(obs, noise)), self.embed_z(join(obs, z, noise)))
+        return torch.tanh(self.policy(both))
+
+
+class VectorField(nn.Module):
+    """v(s, x, t): the velocity of a flow from noise to the actions of the data."""
+
+    def __init__(self, obs_dim: int, action_dim: int, *, hidden: int, layers: int) -> None:
+        super().__init__()
+        parts: list[nn.Module] = [nn.Linear(obs_dim + action_dim + 1, hidden), nn.GELU()]
+        for _ in range(layers - 1):
+            parts += [nn.Linear(hidden, hidden), nn.GELU()]
+        self.net = nn.Sequential(*parts, nn.Linear(hidden, action_dim))
+
+    def forward(self, obs: Tensor, x: Tensor, t: Tensor) -> Tensor:
+        """``[..., D], [..., A], [..., 1] → [..., A]``."""
+        out: Tensor = self.net(join(obs, x, t))
+        return out
+
+
+def head(n_in: int, n_out: int, hidden: int, layers: int) -> list[nn.Module]:
+    """Linear, LayerNorm, tanh, ``layers − 1`` × (linear, ReLU), linear; with no layers, one linear map."""
+    if layers == 0:
+        return [nn.Linear(n_in, n_out)]
+    parts: list[nn.Module] = [nn.Linear(n_in, hidden), nn.LayerNorm(hidden), nn.Tanh()]
+    for _ in range(layers - 1):
+        parts += [nn.Linear(hidden, hidden), nn.ReLU()]
+    return [*parts, nn.Linear(hidden, n_out)]
+
+
 class BackwardMap(nn.Module):
-    """B(s): linear, LayerNorm, tanh, ReLU layers, linear, and (by default) onto the sphere."""
+    """B(s), or any encoder of that shape: a :func:`head` and (by default) onto the sphere."""
 
     def __init__(self, obs_dim: int, z_dim: int, *, hidden: int, layers: int, norm: bool = True) -> None:
         super().__init__()
-        parts: list[nn.Module] = []
-        if layers == 0:
-            parts = [nn.Linear(obs_dim, z_dim)]
-        else:
-            parts = [nn.Linear(obs_dim, hidden), nn.LayerNorm(hidden), nn.Tanh()]
-            for _ in range(layers - 1):
-                parts += [nn.Linear(hidden, hidden), nn.ReLU()]
-            parts += [nn.Linear(hidden, z_dim)]
-        self.net = nn.Sequential(*parts, *([Norm()] if norm else []))
+        self.net = nn.Sequential(*head(obs_dim, z_dim, hidden, layers), *([Norm()] if norm else []))
 
     def forward(self, obs: Tensor) -> Tensor:
         """``[..., D] → [..., d]``."""
         out: Tensor = self.net(obs)
         return out
+
+
+class Discriminator(nn.Module):
+    """D(s, z): does s look like what an expert who follows z would visit? A :func:`head` on [z, s]."""
+
+    def __init__(self, obs_dim: int, z_dim: int, *, hidden: int, layers: int) -> None:
+        super().__init__()
+        self.trunk = nn.Sequential(*head(z_dim + obs_dim, 1, hidden, layers))
+
+    def forward(self, obs: Tensor, z: Tensor) -> Tensor:
+        """The logit of "expert": ``[..., D], [..., d] → [...]``."""
+        out: Tensor = self.trunk(join(z, obs))
+        return out.squeeze(-1)
+
+    def reward(self, obs: Tensor, z: Tensor, eps: float = 1e-7) -> Tensor:
+        """log p − log(1 − p) with p = sigmoid(logit) kept inside (ε, 1 − ε), ``[...]``."""
+        p = torch.sigmoid(self(obs, z)).clamp(eps, 1.0 - eps)
+        return torch.log(p) - torch.log1p(-p)
 
 
 class Normaliser(nn.Module):

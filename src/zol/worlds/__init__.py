@@ -15,6 +15,7 @@ WORLDS: dict[str, tuple[str, str]] = {
     "cheetah": ("zol.worlds.dmc.cheetah:world", "dmc"),
     "quadruped": ("zol.worlds.dmc.quadruped:world", "dmc"),
     "point_mass_maze": ("zol.worlds.dmc.maze:world", "dmc"),
+    "humenv": ("zol.worlds.humenv:world", "humenv"),
 }
 ALIASES = {"pointmass": "point_mass_maze"}
 

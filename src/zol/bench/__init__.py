@@ -1,0 +1,1 @@
+"""Benchmarks: published protocols, run the same way for every method."""

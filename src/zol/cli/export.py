@@ -1,0 +1,40 @@
+"""``zol export``: a policy for a robot."""
+
+from pathlib import Path
+
+from rich.console import Console
+
+
+def export(
+    model: str,
+    out: Path,
+    latents: tuple[Path, ...] = (),
+    fixed: bool = False,
+    rate: float | None = None,
+    discount: float | None = None,
+) -> None:
+    """Write a model's actor as ONNX, with its latents and a contract.
+
+    Args:
+        model: checkpoint folder (ours, Meta Motivo's, td_jepa's or BFM-Zero's) or hf://org/name
+        out: folder to write policy.onnx, latents.json and contract.json to
+        latents: latent files that zol prompt or zol adapt wrote
+        fixed: bake every latent into a graph of its own instead of taking z as an input
+        rate: control rate in Hz that the model was trained at, for the contract
+        discount: of a model that does not record it
+    """
+    from zol.checkpoint import load
+    from zol.export import export as write
+    from zol.models.base import Latent
+
+    network = load(model, discount=discount).model
+    result = write(network, out, [Latent.load(path) for path in latents], fixed=fixed, rate=rate)
+    console = Console()
+    for graph in result.graphs:
+        console.print(f"wrote {result.folder / graph}", highlight=False, soft_wrap=True)
+    console.print(
+        f"ONNX equals torch to {result.error:.1e}; "
+        f"one action takes {result.latency_ms:.2f} ms (median, 1 thread)",
+        highlight=False,
+        soft_wrap=True,
+    )

@@ -1,0 +1,118 @@
+"""From a blueprint and a file of weights to a model: every tensor is accounted for by name and shape."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+
+from zol.config import ConfigError
+from zol.errors import CheckpointError
+from zol.models.composite import Composite, CompositeConfig, Head, Tower, inverse_covariance
+from zol.models.foreign.reading import Section, Weights
+
+
+@dataclass(frozen=True)
+class Blueprint:
+    """What a format's reader makes of a config: the architecture, and where its tensors are."""
+
+    config: CompositeConfig
+    names: Mapping[str, str]
+    """our name, or prefix ending in a dot → the file's"""
+    dropped: tuple[str, ...] = ()
+    """prefixes of tensors that training needed and test time does not"""
+
+
+def tower(
+    section: Section, reads: tuple[str, ...] = (), *, members: int = 2, embedding_layers: int | None = None
+) -> Tower:
+    """The shape of F, a critic (ensembles of two unless told) or an actor, as all three projects write it."""
+    if "ensemble_mode" in section:
+        section.choice("ensemble_mode", "batch", ("batch",))
+    model = section.choice("model", "simple", ("simple", "residual"))
+    return Tower(
+        hidden=section.integer("hidden_dim", 1024),
+        layers=section.integer("hidden_layers", 1),
+        embedding_layers=embedding_layers or section.integer("embedding_layers", 2),
+        members=section.integer("num_parallel", members),
+        residual=model == "residual",
+        reads=reads,
+    )
+
+
+def head(section: Section, reads: tuple[str, ...] = (), *, hidden: int = 256, norm: bool = False) -> Head:
+    """The shape of B, an encoder or a discriminator; ``norm`` is the default where the field is missing."""
+    return Head(
+        hidden=section.integer("hidden_dim", hidden),
+        layers=section.integer("hidden_layers", 2),
+        norm=section.flag("norm", norm),
+        reads=reads,
+    )
+
+
+def assemble(blueprint: Blueprint, weights: Weights) -> Composite:
+    """Build the networks without memory, compare them with the file, and only then read it."""
+    try:
+        with torch.device("meta"):
+            model = Composite(blueprint.config)
+    except (RuntimeError, ValueError, KeyError) as error:
+        raise CheckpointError(f"{weights.path}: this architecture cannot be built: {error}") from error
+    expected = {
+        _their_name(name, blueprint.names): (name, tuple(tensor.shape))
+        for name, tensor in model.state_dict().items()
+    }
+    _compare(weights, {theirs: shape for theirs, (_, shape) in expected.items()}, blueprint.dropped)
+    state = {ours: weights.read(theirs) for theirs, (ours, _) in expected.items()}
+    model.load_state_dict(state, assign=True)
+    if blueprint.config.successor_features:
+        _invert_covariance(model, weights)
+    return model
+
+
+def _their_name(ours: str, names: Mapping[str, str]) -> str:
+    for prefix, theirs in names.items():
+        if ours == prefix or (prefix.endswith(".") and ours.startswith(prefix)):
+            return theirs + ours.removeprefix(prefix)
+    raise AssertionError(f"no reader says where '{ours}' is stored")
+
+
+def _compare(weights: Weights, expected: Mapping[str, tuple[int, ...]], dropped: tuple[str, ...]) -> None:
+    """Every expected tensor is there in its shape, and nothing else is."""
+    given = {n: s for n, s in weights.shapes.items() if not n.startswith(("_target_", *dropped))}
+    complaints = [
+        f"'{name}' is missing (expected shape {list(shape)})"
+        if name not in given
+        else f"'{name}' has shape {list(given[name])}, the config says {list(shape)}"
+        for name, shape in expected.items()
+        if given.get(name) != shape
+    ]
+    complaints += [
+        f"'{name}' {list(given[name])} is not part of this model" for name in given if name not in expected
+    ]
+    if complaints:
+        more = f" (and {len(complaints) - 3} more)" if len(complaints) > 3 else ""
+        raise CheckpointError(
+            f"{weights.path} does not fit its config.json: {'; '.join(complaints[:3])}{more}. "
+            "Are both files from the same checkpoint, and complete?"
+        )
+
+
+def _invert_covariance(model: Composite, weights: Weights) -> None:
+    """The file stores E[φφᵀ] of uncentred features; the model needs the inverse of what it uses."""
+    covariance = model.whitening.double()
+    if model.config.centred:
+        centre = model.centre.double()
+        covariance = covariance - torch.outer(centre, centre)
+    try:
+        inverse = inverse_covariance((covariance + covariance.mT) / 2)
+    except RuntimeError as error:
+        raise CheckpointError(
+            f"the feature covariance in {weights.path} cannot be inverted: {error}"
+        ) from error
+    if not bool(torch.isfinite(inverse).all()):
+        raise CheckpointError(f"the feature covariance in {weights.path} has no finite inverse")
+    model.whitening = inverse
+
+
+def described(error: ConfigError, where: str) -> CheckpointError:
+    """A limit of our own config, broken by somebody's file, as an error about that file."""
+    return CheckpointError(f"{where} describes a model that cannot be: {error}")
