@@ -19,11 +19,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from zol.errors import CheckpointError, unknown_name
-from zol.files import read_metadata as read_metadata
-from zol.files import read_tensors as read_tensors
-from zol.files import refuse_pickles
-from zol.files import write_bytes as write_bytes
-from zol.files import write_tensors as write_tensors
+from zol.files import read_tensors, refuse_pickles, write_bytes, write_tensors
 from zol.models.base import model_hash
 from zol.models.composite import Composite, CompositeConfig
 from zol.models.fb import FB, FBConfig

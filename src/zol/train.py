@@ -16,7 +16,7 @@ from pydantic import Field
 from rich.progress import Progress
 from torch import Tensor
 
-from zol import checkpoint
+from zol import checkpoint, files
 from zol.config import Config
 from zol.data import Dataset
 from zol.errors import CheckpointError, DataError
@@ -132,13 +132,13 @@ class _Run:
         state |= {f"learner.{k}": v for k, v in self.learner.state_dict().items()}
         state["generator"] = self.generator.get_state()
         facts = {"step": str(self.step), "config": self.config.model_dump_json()}
-        checkpoint.write_tensors(self.out / "training.safetensors", state, facts)
+        files.write_tensors(self.out / "training.safetensors", state, facts)
 
     def resume(self) -> None:
         path = None if self.out is None else self.out / "training.safetensors"
         if path is None or not path.exists():
             return
-        facts = checkpoint.read_metadata(path)
+        facts = files.read_metadata(path)
         before = json.loads(facts["config"])
         now = json.loads(self.config.model_dump_json())
         for name in ("batch_size", "seed"):
@@ -147,7 +147,7 @@ class _Run:
                     f"{path} was trained with {name}={before[name]}, now {now[name]} is asked for: "
                     "resume with the same value, or choose another folder"
                 )
-        state = checkpoint.read_tensors(path)
+        state = files.read_tensors(path)
         own = {k.removeprefix("model."): v for k, v in state.items() if k.startswith("model.")}
         checkpoint.assign(self.learner.model, own, path)
         self.learner.load_state_dict(
@@ -164,7 +164,7 @@ class _Run:
         lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
         self.history = [line for line in lines if line["step"] <= self.step]
         text = "".join(json.dumps(line) + "\n" for line in self.history)
-        checkpoint.write_bytes(path, text.encode())
+        files.write_bytes(path, text.encode())
 
 
 def _check(learner: Learner, dataset: Dataset, config: TrainConfig) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from zol import checkpoint
+from zol import checkpoint, files
 from zol.adapt.base import identity
 from zol.errors import CheckpointError
 from zol.models.base import Latent
@@ -185,14 +185,14 @@ def test_pickles_are_refused_by_name(tmp_path: Path) -> None:
     path = tmp_path / "weights.pt"
     path.write_bytes(b"anything")
     with pytest.raises(CheckpointError, match="can run code"):
-        checkpoint.read_tensors(path)
+        files.read_tensors(path)
 
 
 def test_a_failed_write_keeps_what_was_there(tmp_path: Path) -> None:
     path = tmp_path / "file"
-    checkpoint.write_bytes(path, b"good")
+    files.write_bytes(path, b"good")
     with pytest.raises(CheckpointError, match="cannot write"):
-        checkpoint.write_bytes(path / "impossible", b"bad")
+        files.write_bytes(path / "impossible", b"bad")
     assert path.read_bytes() == b"good"
     assert [p.name for p in tmp_path.iterdir()] == ["file"]
 

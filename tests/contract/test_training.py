@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from zol import checkpoint
+from zol import checkpoint, files
 from zol.data import Batch, Dataset
 from zol.errors import CheckpointError, DataError
 from zol.models.fb import FB, FBConfig, FBLearner
@@ -59,7 +59,7 @@ def test_an_interrupt_saves_first(data: Dataset, tmp_path: Path) -> None:
     stopped = Interrupted(FB(SMALL, torch.Generator().manual_seed(1)))
     with pytest.raises(KeyboardInterrupt):
         pretrain(stopped, data, settings(30), tmp_path / "run")
-    assert checkpoint.read_metadata(tmp_path / "run" / "training.safetensors")["step"] == "17"
+    assert files.read_metadata(tmp_path / "run" / "training.safetensors")["step"] == "17"
 
 
 def test_the_run_leaves_a_checkpoint_that_can_be_prompted(data: Dataset, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.progress import Progress
 from torch import Tensor
 
-from zol import checkpoint, provenance, report, rollout
+from zol import files, provenance, report, rollout
 from zol.adapt import Adapted, Evidence, ZOLConfig, perturbed, prompted, zol
 from zol.config import Config
 from zol.data import Dataset
@@ -100,14 +100,14 @@ def run(config: DemoConfig, out: Path, console: Console | None = None) -> Story:
 def extra_columns(story: Story) -> dict[str, list[str]]:
     """What stands beside the returns, averaged over tasks.
 
-    recon: correlation of B(s)ᵀz with the reward; move: ‖z − z0‖/‖z0‖; est.: the ratio's offline estimate of
+    fit: correlation of B(s)ᵀz with the reward; move: ‖z − z0‖/‖z0‖; est.: the ratio's offline estimate of
     the mean; ESS: effective sample size of that estimate.
     """
     found = story.methods
     moved = {name: (a.z[0] - found["fb"].z[0]).norm(dim=-1) for name, a in found.items()}
     length = found["fb"].z[0].norm(dim=-1)
     return {
-        "recon": [f"{np.mean(story.reconstruction[name]):.2f}" for name in found],
+        "fit": [f"{np.mean(story.reconstruction[name]):.2f}" for name in found],
         "move": [f"{(moved[name] / length).mean():.2f}" for name in found],
         "est.": [f"{a.estimate[0].mean():.2f}" for a in found.values()],
         "ESS": [f"{a.diagnostics['ess'][0].mean():.2f}" for a in found.values()],
@@ -189,6 +189,6 @@ def _write(story: Story, world: Donut, out: Path) -> None:
     pictures = figures.draw(story, world, out)
     tables = [report.per_task(story.scores), report.summary(story.scores, "fb", extra_columns(story))]
     text = "\n".join([*map(report.markdown, tables), report.caveat(story.scores), ""])
-    checkpoint.write_bytes(out / "table.md", text.encode())
-    checkpoint.write_bytes(out / "timing.json", json.dumps(story.seconds, indent=2).encode())
-    checkpoint.write_bytes(out / "index.html", page.render(story, pictures).encode())
+    files.write_bytes(out / "table.md", text.encode())
+    files.write_bytes(out / "timing.json", json.dumps(story.seconds, indent=2).encode())
+    files.write_bytes(out / "index.html", page.render(story, pictures).encode())
