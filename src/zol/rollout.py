@@ -49,9 +49,11 @@ def evaluate(
     z = torch.stack([latent.require(own) for latent in latents])  # [L, d]
     tasks = [find_task(world, latent.task) for latent in latents]
 
+    everywhere = z.unsqueeze(1).expand(-1, episodes, -1)  # [L, E, d], expanded once instead of at every step
+
     def policy(states: States) -> Tensor:
         obs = states.obs.to(z.dtype).reshape(len(latents), episodes, -1)
-        return model.act(obs, z.unsqueeze(1)).flatten(0, 1)
+        return model.act(obs, everywhere).flatten(0, 1)
 
     def rewards(states: States) -> Tensor:
         table = torch.empty(len(states.obs), len(latents), episodes, dtype=torch.float64)

@@ -33,7 +33,7 @@ class DemoConfig(Config):
 
     transitions: int = Field(default=200_000, ge=1000)
     """transitions of the behaviour data"""
-    steps: int = Field(default=5_000, ge=1)
+    steps: int = Field(default=4_000, ge=1)
     """gradient steps of pretraining"""
     batch_size: int = Field(default=256, ge=2)
     """transitions per step"""

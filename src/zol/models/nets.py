@@ -110,6 +110,8 @@ def trunk(hidden: int, n_out: int, layers: int, members: int, *, residual: bool)
 
 def broadcast(*parts: Tensor) -> list[Tensor]:
     """The tensors with their leading dimensions broadcast against each other."""
+    if all(part.shape[:-1] == parts[0].shape[:-1] for part in parts):
+        return list(parts)  # the usual case in training and rollouts, where overhead counts
     lead = torch.broadcast_shapes(*(part.shape[:-1] for part in parts))
     return [part.expand(*lead, part.shape[-1]) for part in parts]
 
