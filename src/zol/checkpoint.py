@@ -25,6 +25,7 @@ from zol.models.composite import Composite, CompositeConfig
 from zol.models.fb import FB, FBConfig
 from zol.models.foreign import is_foreign, load_foreign
 from zol.provenance import versions
+from zol.tasks import Layout, States
 
 SCHEMA = 1
 # kind: (its configuration, its class)
@@ -34,17 +35,29 @@ KINDS: dict[str, tuple[type[Any], type[Any]]] = {
 }
 
 
+AnyModel = FB | Composite
+
+
 @dataclass(frozen=True)
 class Checkpoint:
     """A model and what is known about it."""
 
-    model: FB | Composite
+    model: AnyModel
     facts: Mapping[str, Any]
-    prompt: Mapping[str, Tensor]  # "obs" [N, D] and "starts" [S, D], or empty
+    prompt: Mapping[str, Tensor]  # "obs" [N, D], "starts" [S, D], perhaps "action" and "physics"; or empty
+
+    def sample(self, layout: Layout) -> States:
+        """The states that travel with the checkpoint, ready to be labelled by a task."""
+        if "obs" not in self.prompt:
+            raise CheckpointError(
+                "this checkpoint carries no sample of states (prompt.safetensors): label states of your own, "
+                "Evidence.gather(dataset, tasks, layout)"
+            )
+        return States(self.prompt["obs"], layout, self.prompt.get("action"), self.prompt.get("physics"))
 
 
 def save(
-    model: FB | Composite,
+    model: AnyModel,
     path: str | Path,
     *,
     prompt: Mapping[str, Tensor] | None = None,

@@ -87,13 +87,19 @@ def pretrain(
         if own_bar:
             bar.stop()
     if out is not None:
-        starts = dataset.starts(1024, torch.Generator().manual_seed(config.seed))
-        sample = dataset.sample(
-            min(len(dataset), 10_000), torch.Generator().manual_seed(config.seed)
-        ).next_obs
         details = {"data": dataset.fingerprint(), "steps": config.steps, "seed": config.seed, **(facts or {})}
-        checkpoint.save(learner.model, out, prompt={"obs": sample, "starts": starts}, facts=details)
+        checkpoint.save(learner.model, out, prompt=prompt_sample(dataset, config.seed), facts=details)
     return run.history
+
+
+def prompt_sample(
+    dataset: Dataset, seed: int, samples: int = 10_000, starts: int = 1024
+) -> dict[str, Tensor]:
+    """What a checkpoint needs to be prompted on its own: next states, the actions that led there, starts."""
+    generator = torch.Generator().manual_seed(seed)
+    batch = dataset.sample(min(len(dataset), samples), generator)
+    found = {"obs": batch.next_obs, "action": batch.action, "starts": dataset.starts(starts, generator)}
+    return found if batch.next_physics is None else found | {"physics": batch.next_physics}
 
 
 class _Run:

@@ -126,3 +126,52 @@ def test_demo_checkpoint_loads_and_its_latents_fit(demo: Path) -> None:
         generator=__import__("torch").Generator(),
     )
     assert result.returns.shape == (1, 3)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Explore, then train: the path of a new user, small."""
+    folder = tmp_path_factory.mktemp("path")
+    main(["explore", "donut", "--steps", "1500", "--how", "random", "--out", str(folder / "data")])
+    small = "--steps 20 --batch-size 32 --hidden 16 --z-dim 8 --log-every 10 --episodes 2"
+    main(["train", "fb", "--data", str(folder / "data"), "--out", str(folder / "run"), *small.split()])
+    return folder
+
+
+def test_training_reports_returns_and_keeps_its_command(trained: Path) -> None:
+    last = json.loads((trained / "run" / "metrics.jsonl").read_text().splitlines()[-1])
+    assert last["step"] == 20
+    assert set(last) >= {"loss", "steps_per_second", "return/square", "return/far_disc"}
+    facts = json.loads((trained / "run" / "config.json").read_text())
+    assert facts["world"] == "donut"
+    assert facts["config"]["discount"] == 0.97  # the world's own
+
+
+@pytest.mark.parametrize("method", ["zol", "fb", "ridge", "weighted"])
+def test_a_checkpoint_adapts_on_its_own(
+    trained: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path, method: str
+) -> None:
+    words = ["adapt", str(trained / "run"), "--task", "cross", "--method", method, "--steps", "3"]
+    code, out, _ = run(capsys, *words, "--episodes", "2", "--out", str(tmp_path / "z"))
+    assert code == 0
+    assert "cross" in out
+    assert "ESS" in out
+    latent = json.loads((tmp_path / "z" / "cross.json").read_text())
+    assert (latent["method"], latent["task"]) == (method, "cross")
+
+
+def test_adapting_to_an_unknown_task_is_one_sentence(
+    trained: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _, err = run(capsys, "adapt", str(trained / "run"), "--task", "croos")
+    assert code == 2
+    assert "did you mean 'cross'" in err
+
+
+def test_training_on_nothing_is_one_sentence(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    code, _, err = run(
+        capsys, "train", "fb", "--data", str(tmp_path / "none"), "--out", str(tmp_path / "run")
+    )
+    assert code == 2
+    assert err.startswith("zol: ")
+    assert not (tmp_path / "run").exists()

@@ -15,7 +15,7 @@ from zol import prompt
 from zol.data import Dataset
 from zol.errors import DataError
 from zol.models.base import Latent, Model, model_hash
-from zol.tasks import Layout, Task
+from zol.tasks import Layout, States, Task
 
 
 @dataclass(frozen=True)
@@ -51,17 +51,18 @@ class Evidence:
 
         ``layout`` names the observation columns for the rewards; without it they are one field, ``s["obs"]``.
         """
-        wanted = list(tasks.values()) if isinstance(tasks, Mapping) else list(tasks)
         batch = dataset.sample(samples, generator)
         arrived = batch.arrived(layout or Layout.plain(dataset.obs_dim))
-        rewards = torch.stack([task(arrived).float() for task in wanted])
-        return Evidence(
-            tuple(task.name for task in wanted),
-            batch.next_obs,
-            rewards,
-            dataset.starts(starts, generator),
-            dataset.fingerprint(),
-        )
+        return Evidence.label(arrived, tasks, dataset.starts(starts, generator), dataset.fingerprint())
+
+    @staticmethod
+    def label(
+        states: States, tasks: Sequence[Task] | Mapping[str, Task], starts: Tensor, data: str = ""
+    ) -> "Evidence":
+        """Label states that are already at hand, such as the sample that travels with a checkpoint."""
+        wanted = list(tasks.values()) if isinstance(tasks, Mapping) else list(tasks)
+        rewards = torch.stack([task(states).float() for task in wanted])
+        return Evidence(tuple(task.name for task in wanted), states.obs, rewards, starts, data)
 
     def prompt(
         self, model: Model, how: prompt.RewardPrompt = "correlation", *, centre: bool = False

@@ -18,6 +18,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "export": ("zol.cli.export:export", "the actor as ONNX, with latents and a contract, for a robot"),
     "bench humenv": ("zol.cli.bench_humenv:humenv", "45 HumEnv tasks: a model's own prompt against ZOL"),
+    "train": ("zol.cli.train:train", "pretrain a model on reward-free data, resumable"),
+    "adapt": ("zol.cli.adapt:adapt", "find the latent for a task, offline, from a checkpoint alone"),
     "worlds show": ("zol.cli.worlds:show", "what a world's observations mean, and its tasks"),
     "explore": ("zol.cli.explore:explore", "fill a dataset from a world, by seeking novelty or at random"),
     "data import": ("zol.cli.data:import_", "convert ExORL, Minari, npz or HDF5 data"),
