@@ -90,7 +90,7 @@ def _reconstruction_figure(story: "Story", world: Donut, plt: Any) -> Any:
     points, _ = grid()
     support = _histogram(story.dataset.transitions().obs, cells=FINE)
     figure, axes = plt.subplots(
-        len(story.evidence.tasks), 2 + len(shown), figsize=(11, 2.2 * len(world.tasks))
+        len(story.evidence.tasks), 2 + len(shown), figsize=(11, 2.3 * len(world.tasks)), layout="constrained"
     )
     for t, (name, task) in enumerate(world.tasks.items()):
         _panel(axes[t, 0], support, "data" if t == 0 else "")

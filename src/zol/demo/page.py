@@ -16,7 +16,8 @@ STYLE = """
 body { font: 16px/1.55 system-ui, sans-serif; max-width: 62rem; margin: 2.5rem auto; padding: 0 1rem;
   color: #222 }
 h1 { margin-bottom: .2rem } .lead { color: #555; margin-top: 0 }
-.wide { overflow-x: auto } table { border-collapse: collapse; font-size: .85rem; white-space: nowrap }
+.wide { overflow-x: auto; margin-bottom: 1.5rem }
+table { border-collapse: collapse; font-size: .85rem; white-space: nowrap }
 th, td { padding: .3rem .6rem; border-bottom: 1px solid #ddd; text-align: right }
 th { border-bottom: 2px solid #222 }
 th:first-child, td:first-child { text-align: left; font-weight: 600 }
@@ -71,8 +72,9 @@ def render(story: "Story", pictures: Mapping[str, Path]) -> str:
 {summary}
 {per_task}
 <p><small>{html.escape(report.caveat(story.scores))}. Scores are (1 − γ) Σ γ<sup>t</sup> r, so 1 is the most
-one can earn. The offline estimate is the ratio's guess of the same number, made without any
-rollout.</small></p>
+one can earn. Fit: correlation of B(s)ᵀz with the reward. Move: relative distance from plain FB's latent.
+Est.: the ratio's guess of the mean score, made without any rollout; ESS: the share of the sample behind
+it.</small></p>
 <ul>{notes}</ul>
 {figures}
 <h2>How these numbers were made</h2>
