@@ -15,6 +15,7 @@ from zol.adapt.base import identity
 from zol.errors import DataError
 from zol.models.base import Latent, Model
 from zol.tasks import States
+from zol.threads import one_torch_thread
 from zol.worlds.base import World, find_task
 
 # Steps whose rewards are computed together: rewards are pure functions, and one large call costs much less
@@ -65,7 +66,9 @@ def evaluate(
     world.reset(episodes, generator)
     start = world.physics.repeat(len(latents), 1)  # every latent starts from the same states
     length = world.episode_length if steps is None else steps
-    return _run(world, policy, rewards, start, length, (len(latents), episodes), keep_visited, progress)
+    shape = (len(latents), episodes)
+    with one_torch_thread(getattr(world, "threaded", False)):
+        return _run(world, policy, rewards, start, length, shape, keep_visited, progress)
 
 
 @torch.no_grad()

@@ -28,6 +28,7 @@ from zol.data.rnd import RNDAgent, RNDConfig
 from zol.data.writer import DatasetWriter, episode_rows
 from zol.errors import DataError
 from zol.files import read_metadata, read_tensors, write_tensors
+from zol.threads import one_torch_thread
 from zol.worlds.base import World
 
 STATE = "explorer.safetensors"
@@ -54,13 +55,8 @@ def explore(
     world: World, out: str | Path, config: ExploreConfig, *, progress: Progress | None = None
 ) -> Dataset:
     """Collect ``config.steps`` transitions into the set at ``out``; an unfinished run is continued."""
-    # One thread: small networks gain nothing from more, and results do not depend on the number of cores.
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
+    with one_torch_thread():
         _explore(_Run(world, Path(out), config), progress)
-    finally:
-        torch.set_num_threads(threads)
     return Dataset.open(out)
 
 

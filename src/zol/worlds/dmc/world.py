@@ -26,6 +26,7 @@ class ControlWorld:
     """Walker, cheetah, quadruped or maze, as many at once as asked for. Tensors are float64 on the CPU."""
 
     episode_length = 1000
+    threaded = True  # physics uses the cores, so torch should not while environments run
 
     def __init__(self, domain: Domain, threads: int = 0) -> None:
         """A world without environments yet; ``threads=0`` uses every core."""
