@@ -16,10 +16,6 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "zol.cli.doctor:doctor",
         "versions, extras, device, rendering, and how to add what is missing",
     ),
-    "export": ("zol.cli.export:export", "the actor as ONNX, with latents and a contract, for a robot"),
-    "bench humenv": ("zol.cli.bench_humenv:humenv", "45 HumEnv tasks: a model's own prompt against ZOL"),
-    "train": ("zol.cli.train:train", "pretrain a model on reward-free data, resumable"),
-    "adapt": ("zol.cli.adapt:adapt", "find the latent for a task, offline, from a checkpoint alone"),
     "worlds show": ("zol.cli.worlds:show", "what a world's observations mean, and its tasks"),
     "explore": ("zol.cli.explore:explore", "fill a dataset from a world, by seeking novelty or at random"),
     "data import": ("zol.cli.data:import_", "convert ExORL, Minari, npz or HDF5 data"),
@@ -27,6 +23,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "data check": ("zol.cli.data:check", "compare every stored episode with its digest"),
     "data resimulate": ("zol.cli.data:resimulate", "replay stored actions under the installed simulator"),
     "data subset": ("zol.cli.data:subset", "copy some episodes into a new set"),
+    "train": ("zol.cli.train:train", "pretrain a model on reward-free data, resumable"),
+    "adapt": ("zol.cli.adapt:adapt", "find the latent for a task, offline, from a checkpoint alone"),
+    "bench humenv": ("zol.cli.bench_humenv:humenv", "45 HumEnv tasks: a model's own prompt against ZOL"),
+    "export": ("zol.cli.export:export", "the actor as ONNX, with latents and a contract, for a robot"),
 }
 
 

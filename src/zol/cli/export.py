@@ -3,10 +3,11 @@
 from pathlib import Path
 
 from rich.console import Console
+from tyro.conf import Positional
 
 
 def export(
-    model: str,
+    model: Positional[str],
     out: Path,
     latents: tuple[Path, ...] = (),
     fixed: bool = False,
@@ -18,7 +19,7 @@ def export(
     Args:
         model: checkpoint folder (ours, Meta Motivo's, td_jepa's or BFM-Zero's) or hf://org/name
         out: folder to write policy.onnx, latents.json and contract.json to
-        latents: latent files that zol prompt or zol adapt wrote
+        latents: latent files that zol adapt --out wrote
         fixed: bake every latent into a graph of its own instead of taking z as an input
         rate: control rate in Hz that the model was trained at, for the contract
         discount: of a model that does not record it
