@@ -168,6 +168,20 @@ def test_adapting_to_an_unknown_task_is_one_sentence(
     assert "did you mean 'cross'" in err
 
 
+def test_tasks_without_any_reward_in_the_sample_are_left_out_aloud(
+    trained: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from zol.worlds.donut import TASKS
+
+    monkeypatch.setitem(TASKS, "cross", TASKS["square"].where(lambda s: s["radius"] > 9).named("cross"))
+    code, out, _ = run(capsys, "adapt", str(trained / "run"), "--method", "fb")
+    assert code == 0
+    assert "left out: cross" in out.replace("\n", " ")
+    code, _, err = run(capsys, "adapt", str(trained / "run"), "--method", "fb", "--task", "cross")
+    assert code == 2
+    assert "nothing is left" in err
+
+
 def test_training_on_nothing_is_one_sentence(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     code, _, err = run(
         capsys, "train", "fb", "--data", str(tmp_path / "none"), "--out", str(tmp_path / "run")

@@ -5,7 +5,7 @@ start states, never a test return; all networks stay frozen.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import torch
@@ -63,6 +63,13 @@ class Evidence:
         wanted = list(tasks.values()) if isinstance(tasks, Mapping) else list(tasks)
         rewards = torch.stack([task(states).float() for task in wanted])
         return Evidence(tuple(task.name for task in wanted), states.obs, rewards, starts, data)
+
+    def audible(self) -> tuple["Evidence", list[str]]:
+        """Without tasks whose reward is zero on the whole sample, which no prompt can serve; those names."""
+        heard = self.rewards.abs().amax(-1) > 0
+        tasks = tuple(name for name, kept in zip(self.tasks, heard.tolist(), strict=True) if kept)
+        silent = [name for name in self.tasks if name not in tasks]
+        return replace(self, tasks=tasks, rewards=self.rewards[heard]), silent
 
     def prompt(
         self, model: Model, how: prompt.RewardPrompt = "correlation", *, centre: bool = False

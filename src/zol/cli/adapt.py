@@ -10,7 +10,7 @@ from rich.console import Console
 from zol import checkpoint, report
 from zol.adapt import Adapted, Evidence, ZOLConfig, prompted, zol
 from zol.adapt.base import identity
-from zol.errors import CheckpointError
+from zol.errors import CheckpointError, DataError
 from zol.rollout import evaluate
 from zol.worlds import find_task, make
 
@@ -49,7 +49,7 @@ def adapt(
         seed: of test episodes and of sampled μ states
         out: folder for the latents, one JSON file per task
     """
-    loaded = checkpoint.load(path)
+    console, loaded = Console(), checkpoint.load(path)
     if "world" not in loaded.facts:
         raise CheckpointError(
             f"{path} does not name its world, so it has no named tasks: use zol from Python"
@@ -62,6 +62,12 @@ def adapt(
         loaded.prompt["starts"][:starts],
         str(loaded.facts.get("data", "")),
     )
+    evidence, silent = evidence.audible()
+    if silent:
+        note = f"no reward on any of {len(evidence.obs)} sampled states, left out: {', '.join(silent)}"
+        if not evidence.tasks:
+            raise DataError(f"{note}; nothing is left to adapt to")
+        console.print(note, soft_wrap=True)
     found = _find(loaded.model, evidence, method, config, seed)
     shown = {title: found.diagnostics[name][0] for title, name in SHOWN.items()}
     columns = ["task", "estimate", *shown]
@@ -75,13 +81,12 @@ def adapt(
         columns.insert(1, f"return of {episodes}")
         for row, earned in zip(rows, result.returns, strict=True):
             row.insert(1, str(report.bootstrap(earned.numpy()[None, None])))
-    console = Console()
     console.print(report.table((columns, rows), f"{method} on {world.name}, model {identity(loaded.model)}"))
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
         for latent in found.latents():
             latent.save(out / f"{latent.task}.json")
-        console.print(f"{len(wanted)} latents are in {out}", soft_wrap=True)
+        console.print(f"{len(evidence.tasks)} latents are in {out}", soft_wrap=True)
 
 
 def _find(

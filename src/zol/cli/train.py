@@ -84,7 +84,12 @@ def _tester(world: World, model: FB, dataset: Dataset, episodes: int, seed: int)
     """Mean return of plain FB on every task of the world, from the same start states each time."""
     sample = prompt_sample(dataset, seed)
     states = States(sample["obs"], world.layout, sample["action"], sample.get("physics"))
-    evidence = Evidence.label(states, world.tasks, sample["starts"][:256], dataset.fingerprint())
+    labelled = Evidence.label(states, world.tasks, sample["starts"][:256], dataset.fingerprint())
+    evidence, silent = labelled.audible()
+    if silent:
+        Console().print(
+            f"not tested, because the sample holds no reward: {', '.join(silent)}", soft_wrap=True
+        )
 
     def test(step: int) -> Mapping[str, float]:
         latents = prompted(model, evidence).latents()
