@@ -102,7 +102,7 @@ def load(path: str | Path, *, discount: float | None = None) -> Checkpoint:
         raise CheckpointError(f"{folder}: " + unknown_name("model kind", str(facts.get("kind")), KINDS))
     if facts.get("schema", 0) > SCHEMA:
         raise CheckpointError(
-            f"{folder} has format {facts['schema']}, this zol reads up to {SCHEMA}: pip install -U zol"
+            f"{folder} has format {facts['schema']}, this zol reads up to {SCHEMA}: update it"
         )
     config_type, model_type = KINDS[facts["kind"]]
     model = model_type(config_type(**facts["config"]))

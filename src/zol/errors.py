@@ -4,6 +4,14 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 
+def install_line(extra: str) -> str:
+    """The command that adds an extra, to be run in the clone.
+
+    Never by bare name: a stranger's package is called zol on the public index.
+    """
+    return f"pip install -e '.[{extra}]' (in the folder you cloned)"
+
+
 class ZolError(Exception):
     """Every error a user can cause. The command line prints its text alone, without a traceback."""
 
@@ -24,7 +32,7 @@ class MissingExtra(ZolError, ImportError):
     """An optional dependency is needed and not installed."""
 
     def __init__(self, package: str, extra: str, purpose: str) -> None:
-        super().__init__(f"{purpose} needs {package}, which is not installed: pip install 'zol[{extra}]'")
+        super().__init__(f"{purpose} needs {package}, which is not installed: {install_line(extra)}")
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:

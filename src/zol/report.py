@@ -91,13 +91,6 @@ class Scores:
         return Scores(tuple(description["tasks"]), values, description["facts"])
 
 
-def interquartile_mean(values: Array) -> float:
-    """The mean of the middle half: robust like the median, efficient like the mean."""
-    flat = np.sort(values.reshape(-1))
-    cut = len(flat) // 4
-    return float(flat[cut : len(flat) - cut].mean())
-
-
 def bootstrap(values: Array, seed: int = 0, resamples: int = RESAMPLES) -> Interval:
     """The mean of ``[runs, tasks, episodes]`` over everything, with its interval.
 

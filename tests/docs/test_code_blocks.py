@@ -48,3 +48,10 @@ def test_every_command_that_is_shown_exists(page: Path) -> None:
     shells = re.findall(r"^```bash\n(.*?)^```", page.read_text(), flags=re.DOTALL | re.MULTILINE)
     for words in re.findall(r"^zol ([a-z]+(?: [a-z]+)?)", "".join(shells), flags=re.MULTILINE):
         assert words in COMMANDS or words.split()[0] in COMMANDS, f"zol {words}"
+
+
+def test_nobody_is_told_to_install_a_strangers_package() -> None:
+    """The name zol on the public index is not ours: every hint installs from the clone."""
+    texts = [*PAGES, *(ROOT / "src").rglob("*.py")]
+    for path in texts:
+        assert not re.search(r"pip install [^`\n]*\bzol\b", path.read_text()), path.name

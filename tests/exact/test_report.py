@@ -43,11 +43,6 @@ def test_runs_widen_the_interval() -> None:
     assert (wide.low, wide.high) == (0.0, 1.0)
 
 
-def test_interquartile_mean_ignores_outliers() -> None:
-    values = np.array([0.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 100.0])
-    assert report.interquartile_mean(values) == 1.0
-
-
 def test_round_trip(tmp_path: Path) -> None:
     s = scores()
     s.save(tmp_path / "scores")

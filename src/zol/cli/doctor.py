@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from zol import __version__
+from zol.errors import install_line
 from zol.provenance import commit, processor
 
 CORE = ("torch", "numpy", "safetensors", "pydantic", "tyro", "rich", "matplotlib")
@@ -34,12 +35,12 @@ def doctor() -> None:
     for package in CORE:
         table.add_row(package, _version(package) or "MISSING", "core")
         if _version(package) is None:
-            missing.append("pip install --upgrade zol")
+            missing.append("pip install -e . (in the folder you cloned)")
     for package, (module, extra, purpose) in OPTIONAL.items():
         found = _version(package) if importlib.util.find_spec(module) else None
         table.add_row(package, found or "–", purpose)
         if found is None:
-            missing.append(f"pip install 'zol[{extra}]'    # {purpose}")
+            missing.append(install_line(extra))
     table.add_row("processor", f"{processor()}, {os.cpu_count()} cores", "")
     table.add_row("threads", f"{torch.get_num_threads()} (set OMP_NUM_THREADS to change)", "torch")
     table.add_row("device", _device(), "training")
