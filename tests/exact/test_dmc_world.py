@@ -157,7 +157,7 @@ def test_unknown_worlds_and_missing_packages(monkeypatch):
         raise ModuleNotFoundError("No module named 'mujoco'", name="mujoco")
 
     monkeypatch.setattr(zol.worlds, "import_module", fail)
-    with pytest.raises(MissingExtra, match=r"the world 'walker' needs mujoco.*zol\[dmc\]"):
+    with pytest.raises(MissingExtra, match=r"the world 'walker' needs mujoco.*pip install -e '\.\[dmc\]'"):
         make("walker")
 
 
