@@ -74,6 +74,20 @@ def reward(
     return z if rewards.ndim == 2 else z[0]
 
 
+def reward_weights(model: Model, obs: Tensor, rewards: Tensor, ridge: float = 1e-4) -> Tensor:
+    """w_r ``[T, d]`` of the regression r ≈ B(s)ᵀ w_r: F(s, a, z)ᵀ w_r is then a value in units of reward.
+
+    Unlike a latent it is not projected. ``ridge`` is relative to the mean eigenvalue of E[BBᵀ].
+    """
+    _check(model, obs, rewards)
+    with torch.no_grad():
+        B = torch.cat([model.backward(part) for part in obs.split(CHUNK)]).double()
+    covariance = B.mT @ B / len(B)
+    floor = ridge * covariance.diagonal().mean() * torch.eye(len(covariance), dtype=B.dtype, device=B.device)
+    moment = rewards.double() @ B / len(B)
+    return torch.linalg.solve(covariance + floor, moment, left=False).to(obs.dtype)
+
+
 def goal(model: Model, obs: Tensor) -> Tensor:
     """Latents ``[..., d]`` that reach the states ``[..., D]``."""
     _check_obs(model, obs)

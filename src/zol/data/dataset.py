@@ -16,7 +16,7 @@ measure. Start states are first class because density ratios begin there.
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -34,13 +34,14 @@ from zol.tasks import Layout, States
 
 @dataclass(frozen=True)
 class Batch:
-    """Transitions (s, a, s'); ``N`` rows. ``next_physics`` is there if the data store it."""
+    """Transitions (s, a, s'); ``N`` rows. Simulator states are there if the data store them."""
 
     obs: Tensor  # [N, D]
     action: Tensor  # [N, A]
     next_obs: Tensor  # [N, D]
     terminated: Tensor  # [N] bool
     next_physics: Tensor | None = None  # [N, P]
+    physics: Tensor | None = None  # [N, P]
 
     def __len__(self) -> int:
         return len(self.obs)
@@ -53,7 +54,12 @@ class Batch:
             self.next_obs.to(device),
             self.terminated.to(device),
             None if self.next_physics is None else self.next_physics.to(device),
+            None if self.physics is None else self.physics.to(device),
         )
+
+    def departed(self, layout: Layout) -> States:
+        """The states the transitions begin in."""
+        return States(self.obs, layout, physics=self.physics)
 
     def arrived(self, layout: Layout) -> States:
         """The states the transitions lead to: what a reward of this data is computed on."""
@@ -71,6 +77,7 @@ class Dataset:
     # Of a set on disk: its mapping, and the digests that its index holds, [E, 16].
     mapped: disk.MappedColumns | None = field(default=None, repr=False)
     stored_digests: NDArray[np.uint8] | None = field(default=None, repr=False)
+    held_out: NDArray[np.int64] | None = field(default=None, repr=False)  # episodes that sampling avoids
 
     def __post_init__(self) -> None:
         rows = int(self.lengths.sum()) + len(self.lengths)
@@ -177,7 +184,7 @@ class Dataset:
         """Row of each step number in ``0 … len(self) − 1``: one more for every episode before it."""
         if self._equal_length:
             return steps + steps // self._equal_length
-        return steps + np.searchsorted(self._ends, steps, side="right")
+        return steps + self.episode_of(steps)
 
     def take(self, steps: NDArray[np.int64], *, physics: bool = True) -> Batch:
         """The transitions with these step numbers, with simulator states if stored and wanted."""
@@ -196,20 +203,37 @@ class Dataset:
         last = self.rows(steps + 1) > rows + 1
         terminated = np.zeros(len(rows), dtype=bool)
         terminated[last] = read("terminated", rows[last])[:, 0]
-        wanted = physics and "physics" in self.columns
+        simulated: list[Tensor | None] = [None, None]
+        if physics and "physics" in self.columns:
+            pairs = read("physics", rows, 2)
+            simulated = [tensor(pairs[:, k], torch.float64) for k in (1, 0)]
         return Batch(
             tensor(states[:, 0], torch.float32),
             tensor(read("action", rows)[:, 0], torch.float32),
             tensor(states[:, 1], torch.float32),
             tensor(terminated, torch.bool),
-            tensor(read("physics", rows + 1)[:, 0], torch.float64) if wanted else None,
+            *simulated,
         )
 
     def sample(self, n: int, generator: torch.Generator, *, physics: bool = True) -> Batch:
-        """``n`` transitions drawn uniformly with replacement."""
-        if len(self) == 0:
+        """``n`` transitions drawn uniformly with replacement, none from episodes that are held out."""
+        if len(self) == 0 or (self.held_out is not None and len(self.held_out) >= self.episodes):
             raise DataError("this dataset has no transitions to sample from")
-        return self.take(torch.randint(len(self), (n,), generator=generator).numpy(), physics=physics)
+        steps = torch.randint(len(self), (n,), generator=generator).numpy()
+        if self.held_out is not None:
+            while len(again := np.flatnonzero(np.isin(self.episode_of(steps), self.held_out))):
+                steps[again] = torch.randint(len(self), (len(again),), generator=generator).numpy()
+        return self.take(steps, physics=physics)
+
+    def hold_out(self, share: float, seed: int) -> "Dataset":
+        """The same set, whose samples avoid a random ``share`` of its episodes: at least one of them."""
+        count = max(1, round(share * self.episodes))
+        order = torch.randperm(self.episodes, generator=torch.Generator().manual_seed(seed)).numpy()
+        return replace(self, held_out=np.sort(order[:count]))
+
+    def episode_of(self, steps: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The episode of each step number."""
+        return np.searchsorted(self._ends, steps, side="right")
 
     def transitions(self) -> Batch:
         """Every transition, in order. Meant for small sets: it copies them all."""
@@ -217,11 +241,22 @@ class Dataset:
 
     def starts(self, n: int | None = None, generator: torch.Generator | None = None) -> Tensor:
         """Start states ``[S, D]``: all of them, or ``n`` drawn with replacement."""
+        return self.simulated_starts(n, generator)[0]
+
+    def simulated_starts(
+        self, n: int | None = None, generator: torch.Generator | None = None
+    ) -> tuple[Tensor, Tensor | None]:
+        """Start states ``[S, D]`` and their simulator states ``[S, P]``, if the set has both."""
+        own = self.resets is None
         states = self.columns["obs"][self.first_rows] if self.resets is None else self.resets
-        pool = torch.from_numpy(np.array(states, dtype=np.float32))
+        obs = torch.from_numpy(np.array(states, dtype=np.float32))
+        physics = None
+        if own and "physics" in self.columns:
+            physics = torch.from_numpy(np.array(self.columns["physics"][self.first_rows], dtype=np.float64))
         if n is None:
-            return pool
-        return pool[torch.randint(len(pool), (n,), generator=generator)]
+            return obs, physics
+        picks = torch.randint(len(obs), (n,), generator=generator)
+        return obs[picks], None if physics is None else physics[picks]
 
     def digests(self) -> Iterator[bytes]:
         """The content hash of every episode, computed from its rows."""

@@ -33,12 +33,14 @@ class Layout:
     """What every observation column means, and quantities derived from them.
 
     ``derived`` holds functions of :class:`States`, such as a centre-of-mass speed, that a user can read
-    like any other field.
+    like any other field. ``hidden`` names those that observations alone do not determine: they need the
+    simulator's state, or somebody who keeps track of them (see ``States.known``).
     """
 
     obs_dim: int
     fields: tuple[Field, ...]
     derived: Mapping[str, Callable[["States"], Tensor]] = field(default_factory=dict)
+    hidden: tuple[str, ...] = ()
 
     @property
     def names(self) -> list[str]:
@@ -60,13 +62,15 @@ class States:
     """A batch of states as a reward sees them; leading dimensions are free.
 
     ``action`` is the action that *led to* the state; ``physics`` the simulator's own state. Both are
-    optional, because data sets and imagined rollouts may not have them.
+    optional, because data sets and imagined rollouts may not have them. ``known`` holds values of derived
+    fields that are known by other means, such as a prediction of a learned model.
     """
 
     obs: Tensor  # [..., D]
     layout: Layout
     action: Tensor | None = None  # [..., A]
     physics: Tensor | None = None  # [..., P]
+    known: Mapping[str, Tensor] = field(default_factory=dict)  # each [...]
 
     def __post_init__(self) -> None:
         if self.obs.shape[-1] != self.layout.obs_dim:
@@ -81,6 +85,8 @@ class States:
         if stored is not None:
             part = self.obs[..., stored.start : stored.start + stored.size]
             return part.squeeze(-1) if stored.size == 1 else part
+        if name in self.known:
+            return self.known[name]
         if name in self.layout.derived:
             return self.layout.derived[name](self)
         raise DataError(unknown_name("observation field", name, self.layout.names))

@@ -84,7 +84,8 @@ def layout(model: Model) -> Layout:
         world_z = torch.stack([2 * (i * k - w * j), 2 * (j * k + w * i), 1 - 2 * (i * i + j * j)], -1)
         return qpos[..., 2] + (world_z * (base.to(qpos) + local)).sum(-1)
 
-    return Layout(78, FIELDS, {f.__name__: f for f in (forward_velocity, torso_speed, com_height)})
+    derived = (forward_velocity, torso_speed, com_height)
+    return Layout(78, FIELDS, {f.__name__: f for f in derived}, hidden=("com_height",))
 
 
 def _leg_constants(model: Model) -> tuple[Tensor, Tensor, Tensor]:

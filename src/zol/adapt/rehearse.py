@@ -1,0 +1,212 @@
+r"""Rehearsal: search the latents of a frozen model by playing them in its learned world, offline.
+
+Candidates for every task come from
+
+    prompts      correlation, ridge and weighted, of raw and of centred rewards
+    goals        Π(B(s)) of states with the highest rewards
+    strangers    Π(ε), latents as in training
+    others       whatever the caller brings (ZOL's result, say)
+
+and all of them are played by every member of the dynamics ensemble (zol.imagine): tasks share candidates,
+because one imagined rollout is scored by all tasks. Then a cross-entropy search on the sphere draws new
+ones around the best of each task, with shrinking spread, and the finalists are played again from start
+states that chose none of them. A latent's score is pessimistic in the ensemble's doubt,
+
+    score(z) = mean_k V_k(z) − κ · std_k V_k(z)
+
+and the winner replaces plain FB's latent only if it is better by ``margin`` standard errors of the paired
+difference. Tasks whose rewards the learned world does not predict (open-loop correlation on real stretches
+below ``trust``) keep plain FB's latent, and the result says so.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from zol import prompt
+from zol.adapt.base import Adapted, Evidence, identity
+from zol.config import Config
+from zol.errors import DataError
+from zol.imagine import Imagination
+from zol.models.base import Model
+from zol.models.learned_world import LearnedWorld
+from zol.tasks import Layout, Task
+
+
+class RehearsalConfig(Config):
+    """Settings of the search; one default for all worlds."""
+
+    horizon: int = Field(default=200, ge=1)
+    """steps of an imagined rollout"""
+    starts: int = Field(default=16, ge=2)
+    """start states of the search; as many others judge the finalists"""
+    goals: int = Field(default=12, ge=0)
+    """goal latents per task"""
+    strangers: int = Field(default=12, ge=0)
+    """random latents, shared by all tasks"""
+    rounds: int = Field(default=3, ge=0)
+    """of the cross-entropy search"""
+    population: int = Field(default=16, ge=1)
+    """new latents per task and round"""
+    elites: int = Field(default=4, ge=1)
+    """latents that a round is drawn around"""
+    spread: float = Field(default=0.5, gt=0)
+    """size of the first round's steps, relative to the length of a latent; halved every round"""
+    finalists: int = Field(default=6, ge=1)
+    """latents per task that are judged again"""
+    pessimism: float = Field(default=1.0, ge=0)
+    """κ, in standard deviations between members"""
+    margin: float = Field(default=1.0, ge=0)
+    """standard errors by which a latent must beat plain FB's"""
+    trust: float = Field(default=0.5, ge=-1, le=1)
+    """open-loop correlation of rewards below which a task keeps plain FB's latent"""
+    noise: float = Field(default=0.0, ge=0)
+    """noise on imagined states, in units of the one-step error"""
+    bootstrap: bool = False
+    """discounted returns that end with the model's own value instead of plain means"""
+
+
+def rehearsed(
+    model: Model,
+    learned: LearnedWorld,
+    evidence: Evidence,
+    tasks: Sequence[Task],
+    layout: Layout,
+    config: RehearsalConfig | None = None,
+    *,
+    generator: torch.Generator,
+    others: Tensor | None = None,
+) -> Adapted:
+    """The best latent of every task by rehearsal. ``others`` ``[K, d]`` join the candidates."""
+    c = config or RehearsalConfig()
+    if tuple(task.name for task in tasks) != evidence.tasks:
+        raise DataError(f"the tasks to rehearse must be those of the evidence: {', '.join(evidence.tasks)}")
+    search = _Search(model, learned, evidence, tasks, layout, c, generator)
+    plain = evidence.prompt(model)  # [T, d]; candidate t is task t's own fallback
+    pool = _Pool(torch.cat([plain, search.candidates(others)]), search)
+    for k in range(c.rounds):
+        pool.add(search.around(pool.best(c.elites), c.spread * 0.5**k))
+    return search.decide(plain, pool)
+
+
+class _Pool:
+    """Latents ``[K, d]`` and their scores ``[K, T]`` on the search's start states."""
+
+    def __init__(self, z: Tensor, search: "_Search") -> None:
+        self.search, self.z = search, z
+        self.scores = search.score(z)
+
+    def add(self, z: Tensor) -> None:
+        self.z = torch.cat([self.z, z])
+        self.scores = torch.cat([self.scores, self.search.score(z)])
+
+    def best(self, count: int) -> Tensor:
+        """The best latents of every task, ``[T, count, d]``."""
+        return self.z[self.scores.topk(min(count, len(self.z)), dim=0).indices.T]
+
+
+class _Search:
+    def __init__(
+        self,
+        model: Model,
+        learned: LearnedWorld,
+        evidence: Evidence,
+        tasks: Sequence[Task],
+        layout: Layout,
+        config: RehearsalConfig,
+        generator: torch.Generator,
+    ) -> None:
+        self.model, self.evidence, self.config, self.generator = model, evidence, config, generator
+        self.trusted = learned.open_loop(tasks, layout)  # [T]
+        picks = torch.randperm(len(learned.starts), generator=generator)[: 2 * config.starts]
+        weights = None
+        if config.bootstrap:
+            weights = prompt.reward_weights(model, evidence.obs, evidence.rewards)
+        self.search_room, self.judge_room = (
+            Imagination(
+                model,
+                learned.dynamics,
+                layout,
+                tasks,
+                learned.starts[part],
+                config.horizon,
+                config.noise,
+                weights,
+            )
+            for part in picks.split(-(-len(picks) // 2))
+        )
+
+    def candidates(self, others: Tensor | None) -> Tensor:
+        """Prompts, goals, strangers and others, ``[K, d]``."""
+        c, evidence, model = self.config, self.evidence, self.model
+        found = [evidence.prompt(model, centre=True)]
+        for how in ("ridge", "weighted"):
+            found += [evidence.prompt(model, how, centre=centre) for centre in (False, True)]
+        if c.goals:
+            best = evidence.rewards.topk(min(100, len(evidence.obs)), dim=-1).indices  # [T, 100]
+            chosen = best[:, torch.randperm(best.shape[1], generator=self.generator)[: c.goals]]
+            with torch.no_grad():
+                found.append(model.project(model.backward(evidence.obs[chosen.flatten()])))
+        noise = torch.randn(c.strangers, model.z_dim, generator=self.generator)
+        found.append(model.project(noise))
+        return torch.cat([*found, *([others] if others is not None else [])])
+
+    def around(self, elites: Tensor, spread: float) -> Tensor:
+        """New latents ``[T · population, d]`` near the elites ``[T, E, d]``."""
+        tasks, count, d = elites.shape
+        size = (tasks, self.config.population)
+        picks = torch.randint(count, (2, *size), generator=self.generator)
+        rows = torch.arange(tasks).unsqueeze(-1)
+        share = torch.rand(*size, 1, generator=self.generator)
+        centre = share * elites[rows, picks[0]] + (1 - share) * elites[rows, picks[1]]
+        step = torch.randn(*size, d, generator=self.generator) * spread
+        return self.model.project((self.model.project(centre) + step).flatten(0, 1))
+
+    def score(self, z: Tensor) -> Tensor:
+        """Pessimistic scores ``[K, T]`` on the search's start states."""
+        return self.pessimistic(self.search_room.values(z, self._same_noise()))
+
+    def pessimistic(self, values: Tensor) -> Tensor:
+        """mean − κ·std over members of the means over starts, ``[K, P, T, S] → [K, T]``."""
+        means = values.mean(-1)
+        return means.mean(1) - self.config.pessimism * means.std(1)
+
+    def _same_noise(self) -> torch.Generator:
+        return torch.Generator().manual_seed(0)  # every latent meets the same noise
+
+    def decide(self, plain: Tensor, pool: _Pool) -> Adapted:
+        """Judge the finalists of every task on fresh starts and keep plain FB's latent unless beaten."""
+        c, tasks = self.config, len(plain)
+        finalists = pool.best(c.finalists)  # [T, f, d]
+        contest = torch.cat([plain.unsqueeze(1), finalists], dim=1)  # [T, 1 + f, d]
+        values = self.judge_room.values(contest.flatten(0, 1), self._same_noise())
+        own = torch.arange(tasks)
+        values = values.reshape(*contest.shape[:2], *values.shape[1:])[own, :, :, own]  # [T, 1 + f, P, S]
+        means = values.mean(-1)
+        scores = means.mean(-1) - c.pessimism * means.std(-1)  # [T, 1 + f]
+        best = scores[:, 1:].argmax(-1) + 1
+        difference = values[own, best] - values[:, 0]  # [T, P, S], paired
+        gain = difference.mean((1, 2))
+        error = difference.mean(1).std(-1) / difference.shape[-1] ** 0.5 + difference.mean(2).std(-1)
+        wins = (gain > c.margin * error) & (scores[own, best] > scores[:, 0]) & (self.trusted >= c.trust)
+        chosen = torch.where(wins, best, 0)
+        z = contest[own, chosen]
+        diagnostics = {
+            "trusted": self.trusted,
+            "changed": wins.float(),
+            "imagined_gain": torch.where(wins, gain, 0.0),
+            "imagined_error": error,
+            "doubt": means[own, chosen].std(-1),
+        }
+        return Adapted(
+            z=z.unsqueeze(0),
+            start=plain,
+            method="rehearse",
+            configs=(c.model_dump(),),
+            evidence=self.evidence,
+            model_identity=identity(self.model),
+            estimate=means[own, chosen].mean(-1).unsqueeze(0),
+            diagnostics={name: value.unsqueeze(0) for name, value in diagnostics.items()},
+        )

@@ -1,0 +1,133 @@
+"""A dynamics model together with what it takes to use it offline and to know when not to.
+
+It travels inside a checkpoint as one file: the ensemble, full start states (imagined rollouts begin there),
+and held-out stretches of real experience that it is judged by: replaying their actions from their first
+states shows how far imagined rewards can be trusted, for any task, on the day the task is known.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from zol.data import Dataset
+from zol.errors import DataError
+from zol.files import read_metadata, read_tensors, write_tensors
+from zol.models.dynamics import Dynamics, DynamicsConfig, full_state
+from zol.tasks import Layout, States, Task
+
+
+@dataclass(frozen=True)
+class LearnedWorld:
+    """Dynamics, start states and held-out stretches."""
+
+    dynamics: Dynamics
+    starts: Tensor  # [S, X]
+    states: Tensor  # G real stretches of L steps, [G, L + 1, X]
+    actions: Tensor  # [G, L, A]
+
+    @staticmethod
+    def gather(
+        dynamics: Dynamics,
+        dataset: Dataset,
+        layout: Layout,
+        generator: torch.Generator,
+        *,
+        starts: int = 256,
+        stretches: int = 128,
+        length: int = 50,
+    ) -> "LearnedWorld":
+        """Draw start states and stretches, and note the dynamics' one-step error on the stretches."""
+        fields = dynamics.config.hidden_fields
+        obs, physics = dataset.simulated_starts(starts, generator)
+        first = full_state(States(obs, layout, physics=physics), fields)
+        picks = _stretches(dataset, stretches, length, generator)
+        batch = dataset.take(picks.reshape(-1))
+        before = full_state(batch.departed(layout), fields).reshape(*picks.shape, -1)
+        last = full_state(batch.arrived(layout), fields).reshape(*picks.shape, -1)[:, -1:]
+        states, actions = torch.cat([before, last], dim=1), batch.action.reshape(*picks.shape, -1)
+        note_error(dynamics, states, actions)
+        return LearnedWorld(dynamics.eval(), first, states, actions)
+
+    def replay(self) -> Tensor:
+        """What each member imagines when it repeats the actions of the stretches, ``[P, G, L, X]``."""
+        x = self.states[:, 0].expand(self.dynamics.members, *self.states[:, 0].shape)
+        seen = []
+        with torch.no_grad():
+            for action in self.actions.unbind(1):
+                x = self.dynamics(x, action.expand(self.dynamics.members, *action.shape))
+                seen.append(x)
+        return torch.stack(seen, dim=2)
+
+    def open_loop(self, tasks: Sequence[Task], layout: Layout) -> Tensor:
+        """Correlation between imagined and real mean reward of the stretches, ``[T]``; 0 if either is flat.
+
+        It asks what a search needs to know: does more imagined reward mean more real reward?
+        """
+        actions = self.actions.expand(self.dynamics.members, *self.actions.shape)
+        imagined = rewards(self.dynamics, tasks, layout, self.replay(), actions).mean((1, 3))
+        real = rewards(self.dynamics, tasks, layout, self.states[:, 1:], self.actions).mean(-1)
+        a, b = (x - x.mean(-1, keepdim=True) for x in (imagined, real))
+        scale = a.norm(dim=-1) * b.norm(dim=-1)
+        return torch.where(scale > 1e-9, (a * b).sum(-1) / scale.clamp_min(1e-9), 0.0)
+
+    def one_step_error(self) -> float:
+        """Share of the variance of changes that one-step predictions miss, averaged over columns."""
+        return float(self.dynamics.error.square().mean())
+
+    def save(self, path: Path) -> None:
+        """Write everything into one safetensors file."""
+        tensors = {f"net.{name}": value for name, value in self.dynamics.state_dict().items()}
+        tensors |= {"starts": self.starts, "states": self.states, "actions": self.actions}
+        write_tensors(path, tensors, {"config": self.dynamics.config.model_dump_json()})
+
+    @staticmethod
+    def load(path: Path) -> "LearnedWorld":
+        """Read what :meth:`save` wrote."""
+        tensors = read_tensors(path)
+        dynamics = Dynamics(DynamicsConfig.model_validate_json(read_metadata(path)["config"]))
+        own = {k.removeprefix("net."): v for k, v in tensors.items() if k.startswith("net.")}
+        dynamics.load_state_dict(own)
+        return LearnedWorld(dynamics.eval(), tensors["starts"], tensors["states"], tensors["actions"])
+
+
+def rewards(
+    dynamics: Dynamics, tasks: Sequence[Task], layout: Layout, states: Tensor, actions: Tensor
+) -> Tensor:
+    """Rewards ``[T, ...]`` of full states ``[..., X]`` that these actions led to."""
+    own = dynamics.config.obs_dim
+    known: Mapping[str, Tensor] = {
+        name: states[..., own + k] for k, name in enumerate(dynamics.config.hidden_fields)
+    }
+    seen = States(states[..., :own], layout, action=actions, known=known)
+    return torch.stack([task(seen).to(states.dtype) for task in tasks])
+
+
+@torch.no_grad()
+def note_error(dynamics: Dynamics, states: Tensor, actions: Tensor) -> None:
+    """Store the root mean square one-step error of every column, in units of its usual change."""
+    before, after = states[:, :-1].flatten(0, 1), states[:, 1:].flatten(0, 1)
+    missed = dynamics.changes(before, actions.flatten(0, 1)) - (after - before) / dynamics.change
+    dynamics.error.copy_(missed.square().mean((0, 1)).sqrt())
+
+
+def _stretches(dataset: Dataset, count: int, length: int, generator: torch.Generator) -> np.ndarray:
+    """Step numbers ``[count, length]`` within one episode each, of the episodes that are held out."""
+    room = dataset.lengths - length + 1
+    if dataset.held_out is not None:
+        room = np.where(np.isin(np.arange(dataset.episodes), dataset.held_out), room, 0)
+    if not (room > 0).any():
+        raise DataError(
+            f"no held-out episode has the {length} steps that judging a dynamics model needs; "
+            f"the longest of this dataset has {int(dataset.lengths.max())}"
+        )
+    ends = np.cumsum(np.maximum(room, 0))
+    picks = torch.randint(int(ends[-1]), (count,), generator=generator).numpy()
+    episode = np.searchsorted(ends, picks, side="right")
+    offset = picks - (ends - np.maximum(room, 0))[episode]
+    first = (np.cumsum(dataset.lengths) - dataset.lengths)[episode] + offset
+    begins: np.ndarray = first[:, None] + np.arange(length)
+    return begins
