@@ -2,6 +2,17 @@
 
 from zol.adapt.base import Adapted, Evidence
 from zol.adapt.controls import perturbed, prompted
+from zol.adapt.rehearse import RehearsalConfig, rehearsed
 from zol.adapt.zol import AUTHORS, ZOLConfig, zol
 
-__all__ = ["AUTHORS", "Adapted", "Evidence", "ZOLConfig", "perturbed", "prompted", "zol"]
+__all__ = [
+    "AUTHORS",
+    "Adapted",
+    "Evidence",
+    "RehearsalConfig",
+    "ZOLConfig",
+    "perturbed",
+    "prompted",
+    "rehearsed",
+    "zol",
+]

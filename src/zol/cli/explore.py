@@ -9,6 +9,7 @@ from tyro.conf import Positional
 
 from zol.data.explore import ExploreConfig
 from zol.data.explore import explore as run
+from zol.data.rnd import RNDConfig
 from zol.progress import progress_bar
 from zol.worlds import make
 
@@ -21,6 +22,7 @@ def explore(
     how: Literal["rnd", "random"] = "rnd",
     envs: int = 50,
     seed: int = 0,
+    rnd: RNDConfig = RNDConfig(),  # noqa: B008
 ) -> None:
     """Collect transitions by seeking novelty (RND) or at random; continues an unfinished run exactly.
 
@@ -31,8 +33,9 @@ def explore(
         how: Seek novelty, or act uniformly at random.
         envs: Environments stepped together.
         seed: Of start states, actions and networks.
+        rnd: The agent that seeks novelty.
     """
-    config = ExploreConfig(steps=steps, how=how, envs=envs, seed=seed)
+    config = ExploreConfig(steps=steps, how=how, envs=envs, seed=seed, rnd=rnd)
     with progress_bar() as progress:
         data = run(make(world), out, config, progress=progress)
     found: Any = data.provenance["coverage"]

@@ -241,22 +241,19 @@ class Dataset:
 
     def starts(self, n: int | None = None, generator: torch.Generator | None = None) -> Tensor:
         """Start states ``[S, D]``: all of them, or ``n`` drawn with replacement."""
-        return self.simulated_starts(n, generator)[0]
-
-    def simulated_starts(
-        self, n: int | None = None, generator: torch.Generator | None = None
-    ) -> tuple[Tensor, Tensor | None]:
-        """Start states ``[S, D]`` and their simulator states ``[S, P]``, if the set has both."""
-        own = self.resets is None
         states = self.columns["obs"][self.first_rows] if self.resets is None else self.resets
-        obs = torch.from_numpy(np.array(states, dtype=np.float32))
-        physics = None
-        if own and "physics" in self.columns:
-            physics = torch.from_numpy(np.array(self.columns["physics"][self.first_rows], dtype=np.float64))
+        pool = torch.from_numpy(np.array(states, dtype=np.float32))
         if n is None:
-            return obs, physics
-        picks = torch.randint(len(obs), (n,), generator=generator)
-        return obs[picks], None if physics is None else physics[picks]
+            return pool
+        return pool[torch.randint(len(pool), (n,), generator=generator)]
+
+    def simulated_starts(self, n: int, generator: torch.Generator) -> tuple[Tensor, Tensor | None]:
+        """First states of ``n`` episodes drawn with replacement, and their simulator states if stored."""
+        rows = self.first_rows[torch.randint(self.episodes, (n,), generator=generator).numpy()]
+        obs = torch.from_numpy(np.array(self.columns["obs"][rows], dtype=np.float32))
+        if "physics" not in self.columns:
+            return obs, None
+        return obs, torch.from_numpy(np.array(self.columns["physics"][rows], dtype=np.float64))
 
     def digests(self) -> Iterator[bytes]:
         """The content hash of every episode, computed from its rows."""

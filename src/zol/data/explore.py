@@ -102,6 +102,7 @@ class _Run:
         n = min(self.config.envs, self.episodes - self.done)
         memory = _Memory(self.out, self.done * self.length, n, self.length, self.world)
         memory.begin(self.world.reset(n, self.generator).obs, self.world.physics)
+        self.agent.begin()
         before, owed, novelty = time.perf_counter(), 0.0, torch.zeros(())
         for t in range(self.length):
             steps = self.done * self.length + t * n

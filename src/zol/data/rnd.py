@@ -47,6 +47,8 @@ class RNDConfig(Config):
     """how fast target critics follow"""
     noise: float = Field(default=0.2, ge=0)
     """standard deviation of exploration noise"""
+    correlation: float = Field(default=0.0, ge=0, lt=1)
+    """of that noise from one step to the next: slow bodies shake white noise off, and need 0.98 or so"""
     noise_clip: float = Field(default=0.3, ge=0)
     """bound of the noise inside updates"""
     random_steps: int = Field(default=10_000, ge=0)
@@ -70,13 +72,23 @@ class RNDAgent:
         self.actor_optimiser = Adam(self.actor.parameters(), c.learning_rate)
         self.critic_optimiser = Adam(self.critic.parameters(), c.learning_rate)
         self.predictor_optimiser = Adam(self.predictor.parameters(), c.novelty_learning_rate)
+        self.begin()
+
+    def begin(self) -> None:
+        """Forget the noise of past episodes."""
+        self._noise = torch.zeros(())
 
     @torch.no_grad()
     def act(self, obs: Tensor, generator: torch.Generator) -> Tensor:
-        """Actions for exploring, ``[n, A]``: the actor's with noise."""
+        """Actions for exploring, ``[n, A]``: the actor's with (perhaps correlated) noise.
+
+        ε_t = ρ ε_{t−1} + √(1 − ρ²) ξ_t keeps its variance, whatever ρ.
+        """
         action = self._policy(self._normalise(obs))
-        noise = self.config.noise * torch.randn(action.shape, generator=generator)
-        return (action + noise).clamp(-1, 1)
+        rho = self.config.correlation
+        fresh = torch.randn(action.shape, generator=generator)
+        self._noise = rho * self._noise + (1 - rho**2) ** 0.5 * fresh
+        return (action + self.config.noise * self._noise).clamp(-1, 1)
 
     def update(self, obs: Tensor, action: Tensor, next_obs: Tensor, generator: torch.Generator) -> Tensor:
         """One step of every network on transitions ``[N, …]``; the mean novelty, before scaling."""

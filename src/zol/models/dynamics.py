@@ -43,7 +43,7 @@ class DynamicsConfig(Config):
     """hidden layers"""
     members: int = Field(default=4, ge=2)
     """P: networks in the ensemble"""
-    learning_rate: float = Field(default=1e-3, gt=0)
+    learning_rate: float = Field(default=3e-3, gt=0)
     """of Adam"""
 
     @property
@@ -81,6 +81,16 @@ class Dynamics(nn.Module):
     def members(self) -> int:
         """P."""
         return self.config.members
+
+    @property
+    def obs_dim(self) -> int:
+        """Columns of an observation."""
+        return self.config.obs_dim
+
+    @property
+    def action_dim(self) -> int:
+        """Columns of an action."""
+        return self.config.action_dim
 
     @torch.no_grad()
     def measure(self, states: Tensor, following: Tensor) -> None:

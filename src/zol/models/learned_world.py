@@ -5,9 +5,11 @@ and held-out stretches of real experience that it is judged by: replaying their 
 states shows how far imagined rewards can be trusted, for any task, on the day the task is known.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -44,7 +46,7 @@ class LearnedWorld:
         fields = dynamics.config.hidden_fields
         obs, physics = dataset.simulated_starts(starts, generator)
         first = full_state(States(obs, layout, physics=physics), fields)
-        picks = _stretches(dataset, stretches, length, generator)
+        picks = _stretches(dataset, stretches, min(length, int(dataset.lengths.max())), generator)
         batch = dataset.take(picks.reshape(-1))
         before = full_state(batch.departed(layout), fields).reshape(*picks.shape, -1)
         last = full_state(batch.arrived(layout), fields).reshape(*picks.shape, -1)[:, -1:]
@@ -63,16 +65,18 @@ class LearnedWorld:
         return torch.stack(seen, dim=2)
 
     def open_loop(self, tasks: Sequence[Task], layout: Layout) -> Tensor:
-        """Correlation between imagined and real mean reward of the stretches, ``[T]``; 0 if either is flat.
+        """Correlation between imagined and real mean reward of the stretches, ``[T]``.
 
-        It asks what a search needs to know: does more imagined reward mean more real reward?
+        It asks what a search needs to know: does more imagined reward mean more real reward? Where no
+        stretch meets a task's reward, the correlation of the states themselves stands in for it.
         """
+        played = self.replay()  # [P, G, L, X]
         actions = self.actions.expand(self.dynamics.members, *self.actions.shape)
-        imagined = rewards(self.dynamics, tasks, layout, self.replay(), actions).mean((1, 3))
+        imagined = rewards(self.dynamics, tasks, layout, played, actions).mean((1, 3))  # [T, G]
         real = rewards(self.dynamics, tasks, layout, self.states[:, 1:], self.actions).mean(-1)
-        a, b = (x - x.mean(-1, keepdim=True) for x in (imagined, real))
-        scale = a.norm(dim=-1) * b.norm(dim=-1)
-        return torch.where(scale > 1e-9, (a * b).sum(-1) / scale.clamp_min(1e-9), 0.0)
+        states = correlation(played.mean((0, 2)).T, self.states[:, 1:].mean(1).T).mean()
+        met = real.std(-1) > 1e-6
+        return torch.where(met, correlation(imagined, real), states)
 
     def one_step_error(self) -> float:
         """Share of the variance of changes that one-step predictions miss, averaged over columns."""
@@ -88,10 +92,16 @@ class LearnedWorld:
     def load(path: Path) -> "LearnedWorld":
         """Read what :meth:`save` wrote."""
         tensors = read_tensors(path)
-        dynamics = Dynamics(DynamicsConfig.model_validate_json(read_metadata(path)["config"]))
+        dynamics = Dynamics(DynamicsConfig(**_settings(read_metadata(path)["config"])))
         own = {k.removeprefix("net."): v for k, v in tensors.items() if k.startswith("net.")}
         dynamics.load_state_dict(own)
         return LearnedWorld(dynamics.eval(), tensors["starts"], tensors["states"], tensors["actions"])
+
+
+def _settings(text: str) -> dict[str, Any]:
+    """A configuration from JSON, which knows no tuples."""
+    facts: dict[str, Any] = json.loads(text)
+    return facts | {"hidden_fields": tuple(facts["hidden_fields"])}
 
 
 def rewards(
@@ -104,6 +114,13 @@ def rewards(
     }
     seen = States(states[..., :own], layout, action=actions, known=known)
     return torch.stack([task(seen).to(states.dtype) for task in tasks])
+
+
+def correlation(x: Tensor, y: Tensor) -> Tensor:
+    """Pearson correlation along the last dimension; 0 where either side is constant."""
+    x, y = (v - v.mean(-1, keepdim=True) for v in (x, y))
+    scale = x.norm(dim=-1) * y.norm(dim=-1)
+    return torch.where(scale > 1e-12, (x * y).sum(-1) / scale.clamp_min(1e-12), 0.0)
 
 
 @torch.no_grad()

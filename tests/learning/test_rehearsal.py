@@ -1,0 +1,122 @@
+"""A learned world of the donut ranks latents by what they truly earn, and rehearsal improves a weak model."""
+
+from dataclasses import dataclass
+
+import pytest
+import torch
+from torch import Tensor
+
+from zol import value
+from zol.adapt import Evidence, RehearsalConfig, rehearsed
+from zol.imagine import Imagination
+from zol.models.base import Latent, model_hash
+from zol.models.dynamics import Dynamics, DynamicsConfig, DynamicsLearner
+from zol.models.fb import FB, FBConfig, FBLearner
+from zol.models.learned_world import LearnedWorld
+from zol.rollout import evaluate
+from zol.train import TrainConfig, pretrain
+from zol.worlds.donut import Donut, collect
+
+
+def seeded(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+@dataclass
+class Setting:
+    """A weakly trained model, its learned world and the evidence of all tasks."""
+
+    world: Donut
+    model: FB
+    learned: LearnedWorld
+    evidence: Evidence
+
+    def earned(self, z: Tensor) -> Tensor:
+        """True mean reward per step of latents ``[K, T, d]``, ``[K, T]``."""
+        identity, names = model_hash(self.model), self.evidence.tasks
+        latents = [
+            Latent(row, identity, name, "") for rows in z for row, name in zip(rows, names, strict=True)
+        ]
+        played = evaluate(self.world, self.model, latents, episodes=64, generator=seeded(5))
+        return (played.returns.mean(1) / self.world.episode_length).reshape(z.shape[:2])
+
+
+@pytest.fixture(scope="module")
+def setting() -> Setting:
+    world = Donut()
+    dataset = collect(40_000, seeded(0)).hold_out(0.05, seed=0)
+    model = FB(
+        FBConfig(obs_dim=2, action_dim=2, z_dim=16, hidden=64, discount=world.discount, learning_rate=1e-3)
+    )
+    pretrain(FBLearner(model), dataset, TrainConfig(steps=600, batch_size=128))
+    dynamics = Dynamics(DynamicsConfig(obs_dim=2, action_dim=2, hidden=64, layers=2, members=3))
+    pretrain(
+        DynamicsLearner(dynamics, dataset, world.layout),
+        dataset,
+        TrainConfig(steps=1500, batch_size=128, anneal=0.7),
+    )
+    learned = LearnedWorld.gather(dynamics, dataset, world.layout, seeded(1))
+    evidence = Evidence.gather(dataset, world.tasks, world.layout, samples=4000, generator=seeded(2))
+    return Setting(world, model.eval(), learned, evidence)
+
+
+def test_it_predicts_held_out_experience(setting: Setting) -> None:
+    assert setting.learned.one_step_error() < 0.05
+    assert (setting.learned.open_loop(list(setting.world.tasks.values()), setting.world.layout) > 0.85).all()
+
+
+def test_imagined_returns_rank_latents(setting: Setting) -> None:
+    tasks, model = list(setting.world.tasks.values()), setting.model
+    z = model.project(torch.randn(24, model.z_dim, generator=seeded(3)))
+    room = Imagination(
+        model, setting.learned.dynamics, setting.world.layout, tasks, setting.learned.starts[:32], horizon=100
+    )
+    imagined = value.by_imagination(room, z, seeded(0)).mean
+    earned = setting.earned(z.unsqueeze(1).expand(-1, len(tasks), -1))
+    pairs = torch.stack([imagined.T.flatten(), earned.T.flatten()])
+    assert torch.corrcoef(pairs)[0, 1] > 0.8
+
+
+def test_rehearsal_improves_a_weak_model(setting: Setting) -> None:
+    tasks = list(setting.world.tasks.values())
+    config = RehearsalConfig(horizon=100, rounds=2)
+    found = rehearsed(
+        setting.model,
+        setting.learned,
+        setting.evidence,
+        tasks,
+        setting.world.layout,
+        config,
+        generator=seeded(4),
+    )
+    earned = setting.earned(torch.stack([found.start, found.z[0]]))
+    assert (earned[1] > earned[0] - 0.03).all()
+    assert earned[1].mean() > earned[0].mean() + 0.03
+
+
+def test_a_world_that_predicts_nothing_is_not_trusted(setting: Setting) -> None:
+    config = setting.learned.dynamics.config
+    ignorant = Dynamics(config, seeded(9))
+    ignorant.measure(setting.learned.states[:, 0], setting.learned.states[:, 1])
+    world = LearnedWorld(ignorant, setting.learned.starts, setting.learned.states, setting.learned.actions)
+    tasks = list(setting.world.tasks.values())
+    found = rehearsed(
+        setting.model,
+        world,
+        setting.evidence,
+        tasks,
+        setting.world.layout,
+        RehearsalConfig(horizon=20, trust=0.95),
+        generator=seeded(4),
+    )
+    kept = found.diagnostics["changed"][0] == 0
+    assert kept.any()
+    assert torch.equal(found.z[0][kept], found.start[kept])
+
+
+def test_it_travels_as_one_file(setting: Setting, tmp_path_factory: pytest.TempPathFactory) -> None:
+    path = tmp_path_factory.mktemp("world") / "dynamics.safetensors"
+    setting.learned.save(path)
+    again = LearnedWorld.load(path)
+    assert torch.equal(again.replay(), setting.learned.replay())
+    assert torch.equal(again.dynamics.error, setting.learned.dynamics.error)
