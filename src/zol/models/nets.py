@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from zol.models import parallel
 from zol.models.fused import norm_tanh
 
 EPS = 1e-12
@@ -294,7 +295,9 @@ class Normaliser(nn.Module):
 
     def update(self, obs: Tensor) -> None:
         """Move the statistics towards those of a batch ``[N, D]``."""
-        var, mean = torch.var_mean(obs, dim=0)
+        n = parallel.size() * len(obs)
+        mean = parallel.total(obs.sum(0))[0] / n
+        var = parallel.total((obs - mean).square().sum(0))[0] / (n - 1)
         self.running_mean.lerp_(mean, self.momentum)
         self.running_var.lerp_(var, self.momentum)
         self.num_batches_tracked += 1
