@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -66,29 +65,25 @@ def watch_gradients(learner: FBLearner) -> dict[str, torch.Tensor]:
     return seen
 
 
-def in_process(rank: int, folder: str, job: Callable[[Any], Any], argument: Any) -> None:
+def in_process(rank: int, folder: str) -> None:
+    """What one of two processes sees, in every case: starting processes takes longer than their work."""
     torch.set_num_threads(1)
     store = f"file://{folder}/store"
     torch.distributed.init_process_group("gloo", init_method=store, rank=rank, world_size=2)
     try:
-        torch.save(job(argument), Path(folder) / f"{rank}.pt")
+        seen = {case: train(changes) for case, changes in CASES.items()}
+        with pytest.raises(DataError, match="511 rows cannot be shared evenly by 2 processes"):
+            parallel.share(torch.zeros(511))
+        torch.save(seen, Path(folder) / f"{rank}.pt")
     finally:
         torch.distributed.destroy_process_group()
 
 
-def in_two_processes(folder: Path, job: Callable[[Any], Any], argument: Any) -> list[Any]:
-    multiprocessing.spawn(in_process, (str(folder), job, argument), nprocs=2)
-    return [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in range(2)]
-
-
-def train_all(cases: list[str]) -> dict[str, dict[str, torch.Tensor]]:
-    return {case: train(CASES[case]) for case in cases}
-
-
 @pytest.fixture(scope="module")
 def two(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, dict[str, torch.Tensor]]]:
-    """What both processes saw, in every case: starting processes takes longer than their work."""
-    return in_two_processes(tmp_path_factory.mktemp("two"), train_all, list(CASES))
+    folder = tmp_path_factory.mktemp("two")
+    multiprocessing.spawn(in_process, (str(folder),), nprocs=2)
+    return [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in range(2)]
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -98,16 +93,6 @@ def test_two_processes_are_one(two: list[dict[str, dict[str, torch.Tensor]]], ca
     for name, value in one.items():
         torch.testing.assert_close(first[name], value, rtol=1e-10, atol=1e-10, msg=lambda m, n=name: n + m)
         assert torch.equal(first[name], second[name]), name  # not a bit apart, or they would drift
-
-
-def refuses_to_share(rows: int) -> str:
-    with pytest.raises(DataError, match="511 rows cannot be shared evenly by 2 processes") as caught:
-        parallel.share(torch.zeros(rows))
-    return str(caught.value)
-
-
-def test_an_uneven_batch_is_refused(tmp_path: Path) -> None:
-    assert in_two_processes(tmp_path, refuses_to_share, 511)
 
 
 def test_alone_everything_is_as_it_was() -> None:
