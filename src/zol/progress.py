@@ -19,8 +19,13 @@ class _Note(ProgressColumn):
         return Text(str(task.fields.get("note", "")))
 
 
-def progress_bar() -> Progress:
+def progress_bar(*, quiet: bool = False) -> Progress:
     """A bar to use as a context manager; ``advance`` and ``update(task, note=...)`` as in rich."""
     return Progress(
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), _Note()
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        _Note(),
+        disable=quiet,
     )

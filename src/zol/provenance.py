@@ -45,6 +45,7 @@ def of_numbers() -> dict[str, Any]:
         "command": command() or "called from Python",
         "commit": commit(),
         "cpu": f"{processor()}, {os.cpu_count()} cores, {torch.get_num_threads()} threads",
+        **({"gpu": torch.cuda.get_device_name()} if torch.cuda.is_available() else {}),
         **versions(),
     }
 
