@@ -40,7 +40,7 @@ class Held:
     directions: Tensor  # [N, d]: latents before their projection
 
     @staticmethod
-    def draw(dataset: Dataset, z_dim: int, seed: int, rows: int = 1024, starts: int = 64) -> "Held":
+    def draw(dataset: Dataset, z_dim: int, seed: int, rows: int = 512, starts: int = 32) -> "Held":
         """A fixed sample; it takes nothing from the generator of the run."""
         generator = torch.Generator().manual_seed(seed)
         batch = dataset.sample(min(rows, len(dataset)), generator, physics=False)
@@ -53,7 +53,7 @@ class Held:
 
 
 @torch.no_grad()
-def check_health(model: Model, held: Held, latents: int = 32) -> dict[str, Tensor]:
+def check_health(model: Model, held: Held, latents: int = 16) -> dict[str, Tensor]:
     """All numbers above; the ratio is averaged over the first ``latents`` latents."""
     batch, n = held.batch, len(held.batch)
     B = model.backward(batch.next_obs)  # [N, d]

@@ -6,7 +6,6 @@ this loop on its share of each batch (see zol.models.parallel), and the first on
 """
 
 import math
-import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -27,7 +26,7 @@ from zol.health import Held, check_health
 from zol.models import parallel
 from zol.models.base import Learner
 from zol.precheck import check_data
-from zol.progress import progress_bar
+from zol.progress import Clock, progress_bar, summary, told
 from zol.run import Line, RunFolder, require_same
 
 Hook = Callable[[int], Mapping[str, float]]
@@ -125,7 +124,7 @@ class _Run:
         self.held = Held.draw(dataset, learner.model.z_dim, config.seed).to(self.device)
         self.board: Board = NoBoard()
         self.history: list[Line] = []
-        self.step, self.clock = 0, _Clock()
+        self.step, self.clock = 0, Clock()
         own = {f"model.{name}": value for name, value in learner.model.config.model_dump().items()}
         data = {"data": dataset.fingerprint(), "device": self.device.type}
         self.settings = {**config.model_dump(), **own, **data}
@@ -135,15 +134,15 @@ class _Run:
         config = self.config
         task = bar.add_task("training", total=config.steps, completed=self.step)
         if self.step == 0 and on_eval is not None:
-            self.note({}, on_eval)
+            self.note({}, on_eval, bar)
         while self.step < config.steps:
             metrics = self.update()
             last, interrupted = self.step == config.steps, self.agreed(stopped())
             logged = self.step % config.log_every == 0 or last
             tested = on_eval is not None and (self.step % config.eval_every == 0 or last)
             if logged or tested:
-                self.note(metrics if logged else {}, on_eval if tested else None)
-                bar.update(task, note=self.summary())
+                self.note(metrics if logged else {}, on_eval if tested else None, bar)
+                bar.update(task, note=summary(self.history))
             bar.update(task, completed=self.step)
             if self.step % config.save_every == 0 or last or interrupted:
                 self.save()
@@ -166,7 +165,7 @@ class _Run:
         (votes,) = parallel.total(torch.tensor([float(stop)], device=self.device))
         return bool(votes > 0)
 
-    def note(self, metrics: Mapping[str, Tensor], test: Hook | None) -> None:
+    def note(self, metrics: Mapping[str, Tensor], test: Hook | None, bar: Progress) -> None:
         """Write one line of metrics: losses and health if there are losses, returns if there is a test."""
         line: Line = {"step": self.step}
         if metrics:
@@ -181,19 +180,12 @@ class _Run:
                 )
         if test is not None and parallel.is_main():
             line |= test(self.step)
+            bar.console.print(told(line), highlight=False)
         self.clock.restart(self.step)
         self.history.append(line)
         self.board.show(line)
         if self.folder is not None:
             self.folder.log(line)
-
-    def summary(self) -> str:
-        """What the bar shows: speed, loss, orthonormality, and the last mean return."""
-        now = self.history[-1]
-        names = {"steps_per_second": "steps/s", "loss": "loss", "health/covariance_gap": "gap"}
-        shown = [f"{title} {now[name]:.3g}" for name, title in names.items() if name in now]
-        returns = [line["return/mean"] for line in self.history if "return/mean" in line]
-        return "  ".join([*shown, *(f"return {r:.3g}" for r in returns[-1:])])
 
     def save(self) -> None:
         """Replace the last good state."""
@@ -243,16 +235,3 @@ class _Run:
         facts = {"data": self.settings["data"], "steps": self.step, "seed": self.config.seed}
         found = {"training": training, "sessions": self.folder.sessions(), "metrics": logged[-1:]}
         return facts | found | {"returns": [*tested[:1], *tested[1:][-1:]]} | dict(self.facts)
-
-
-class _Clock:
-    """Steps per second since the last line of metrics, without the time that testing took."""
-
-    def __init__(self) -> None:
-        self.restart(0)
-
-    def restart(self, step: int) -> None:
-        self._step, self._since = step, time.perf_counter()
-
-    def speed(self, step: int) -> float:
-        return (step - self._step) / max(time.perf_counter() - self._since, 1e-9)

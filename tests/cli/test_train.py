@@ -73,6 +73,17 @@ def test_the_curve_begins_with_random_actions(
     assert facts["training"]["anneal"] == presets.CPU["anneal"]
     assert facts["config"]["learning_rate"] == presets.CPU["learning_rate"]
     assert "| random actions |" in (tmp_path / "run" / "README.md").read_text()
+    code, said = run(capsys, "train", "show", str(tmp_path / "run"), "--out", str(tmp_path / "curve.png"))
+    assert code == 0
+    for shown in ("mean returns", "random", "far_disc", "residual"):
+        assert shown in said
+    assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_curve_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, said = run(capsys, "train", "show", str(tmp_path))
+    assert code == 2
+    assert "has no metrics yet" in said
 
 
 def test_every_setting_of_the_model_has_a_flag() -> None:

@@ -24,6 +24,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "data resimulate": ("zol.cli.data:resimulate", "replay stored actions under the installed simulator"),
     "data subset": ("zol.cli.data:subset", "copy some episodes into a new set"),
     "train fb": ("zol.cli.train:fb", "pretrain forward–backward representations, resumable"),
+    "train show": ("zol.cli.train_show:show", "the learning curve of a run: returns and health"),
     "adapt": ("zol.cli.adapt:adapt", "find the latent for a task, offline, from a checkpoint alone"),
     "bench humenv": ("zol.cli.bench_humenv:humenv", "45 HumEnv tasks: a model's own prompt against ZOL"),
     "export": ("zol.cli.export:export", "the actor as ONNX, with latents and a contract, for a robot"),
