@@ -25,7 +25,8 @@ def versions() -> dict[str, str]:
 
 def command() -> str | None:
     """The ``zol`` command that is running, if it is one."""
-    if Path(sys.argv[0]).stem != "zol":
+    program = Path(sys.argv[0])
+    if program.stem != "zol" and program.parts[-2:] != ("zol", "__main__.py"):
         return None
     # The name of the program, not its path: where someone's home folder lies is no property of data.
     return shlex.join(["zol", *sys.argv[1:]])
