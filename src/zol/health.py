@@ -9,7 +9,7 @@ A loss says how training goes; these say whether the model means what it should.
     ratio_mean         E_z E_s[w_z(s)],  w_z = (1 − γ) μ(z)ᵀB: the mass of an occupancy                   → 1
     ratio_error        E_z |E_s[w_z(s)] − 1|: the same without cancelling between latents                 → 0
     ratio_negative     share of pairs (z, s) with w_z(s) < 0                                              → 0
-    bellman_residual   √(E‖ε‖² / E‖B‖²),  ε = C F(s,a,z) − B(s') − γ C F(s',π_z(s'),z),  C = E[BBᵀ]       → 0
+    bellman_residual   √(E‖ε‖² / E‖C F‖²),  ε = C F(s,a,z) − B(s') − γ C F(s',π_z(s'),z),  C = E[BBᵀ]     → 0
     bellman_mass       mean_{i≠j} (F_iᵀB_j − γ_i F'_iᵀB_j): the mass of the next state's law              → 1
     F_norm             √E‖F‖²
     F_variance         tr Cov(F) / E‖F‖²: near 0, F is the same everywhere
@@ -92,7 +92,7 @@ def _bellman(F: Tensor, next_F: Tensor, B: Tensor, gamma: Tensor) -> dict[str, T
     error = change @ C - B
     mass = (change.sum(0) @ B.sum(0) - (change * B).sum()) / (n * (n - 1))
     return {
-        "bellman_residual": (error.square().sum() / B.square().sum()).sqrt(),
+        "bellman_residual": (error.square().sum() / (F @ C).square().sum().clamp_min(1e-12)).sqrt(),
         "bellman_mass": mass,
     }
 

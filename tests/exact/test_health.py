@@ -81,7 +81,8 @@ def test_a_measure_of_the_wrong_mass_shows(sample: Held) -> None:
     found, right = health(sample, scale=1.5), health(sample)
     assert found["ratio_mean"] == pytest.approx(1.5, abs=1e-8)
     assert found["ratio_error"] == pytest.approx(0.5, abs=1e-8)
-    assert found["bellman_residual"] > 0.4
+    # ε = 0.5 B, E‖B‖² = S and C = I
+    assert found["bellman_residual"] == pytest.approx(0.5 * STATES**0.5 / found["F_norm"])
     assert found["bellman_mass"] == pytest.approx(1.5 * right["bellman_mass"])
     assert found["F_norm"] == pytest.approx(1.5 * right["F_norm"])
     assert found["F_variance"] == pytest.approx(right["F_variance"])
