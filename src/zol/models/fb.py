@@ -26,6 +26,7 @@ from torch.nn import functional
 
 from zol.config import Config
 from zol.data import Batch
+from zol.models import parallel
 from zol.models.base import Measure
 from zol.models.learning import Adam, frozen, move_towards, named_state, restore_state
 from zol.models.losses import dense_loss, gram_loss, orthonormality_loss, pessimistic, q_loss
@@ -204,16 +205,25 @@ class FBLearner:
 
     def _training_latents(self, B: Tensor, generator: torch.Generator) -> Tensor:
         """Uniform on the sphere, or B of a random next state: the latents that π_z is trained for."""
-        n = len(B)
-        uniform = torch.randn(B.shape, generator=generator, device=B.device)
-        goals = B[torch.randperm(n, generator=generator, device=B.device)]
-        is_goal = torch.rand(n, 1, generator=generator, device=B.device) < self.model.config.goal_share
+        n = parallel.size() * len(B)
+        uniform = self._normal(B, generator)
+        rows = parallel.share(torch.randperm(n, generator=generator, device=generator.device))
+        goals = parallel.gather(B)[rows.to(B.device)]
+        chosen = torch.rand(n, 1, generator=generator, device=generator.device)
+        is_goal = parallel.share(chosen).to(B.device) < self.model.config.goal_share
         return unit(torch.where(is_goal, goals, uniform))
+
+    @staticmethod
+    def _normal(like: Tensor, generator: torch.Generator) -> Tensor:
+        """Standard normal rows for ``like``: our share of those drawn for the batch of all processes."""
+        n = parallel.size() * len(like)
+        drawn = torch.randn(n, *like.shape[1:], generator=generator, device=generator.device)
+        return parallel.share(drawn).to(like)
 
     def _explore(self, mean: Tensor, generator: torch.Generator) -> Tensor:
         """mean + clipped noise, kept inside (−1, 1) while the gradient passes through unchanged."""
         c = self.model.config
-        noise = c.action_std * torch.randn(mean.shape, generator=generator, device=mean.device)
+        noise = c.action_std * self._normal(mean, generator)
         action = mean + noise.clamp(-c.action_noise_clip, c.action_noise_clip)
         return action + (action.clamp(-1 + 1e-6, 1 - 1e-6) - action).detach()
 
@@ -237,7 +247,8 @@ class FBLearner:
         if c.pessimism == 0.0:
             loss = gram_loss(F, B, target_F.mean(0), target_B, gamma)
         else:
-            loss = dense_loss(F, B, pessimistic(target_F @ target_B.mT, c.pessimism), gamma)
+            target_M = pessimistic(target_F @ parallel.gather(target_B).mT, c.pessimism)
+            loss = dense_loss(F, B, target_M, gamma)
         orthonormality = orthonormality_loss(B)
         value = loss.value + c.orthonormality * orthonormality
         terms = loss.terms | {"orthonormality": orthonormality.detach()}
@@ -254,7 +265,7 @@ class FBLearner:
         action = self._explore(self.model.actor(obs, z), generator)
         with frozen(self.model.forward_map):  # gradients for the action only, none for F's weights
             Q = (self.model.forward_map(obs, z, action) * z).sum(-1)  # [P, N]
-        loss = -pessimistic(Q, self.model.config.actor_pessimism).mean()
+        loss = -parallel.mean(pessimistic(Q, self.model.config.actor_pessimism))
         loss.backward()
         self.actor_optimiser.step_and_clear()
         return {"actor": loss.detach()}

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from zol.errors import CheckpointError
+from zol.models import parallel
 
 
 class Adam:
@@ -18,7 +19,8 @@ class Adam:
         self.optimiser = torch.optim.Adam(self.parameters, lr=learning_rate, fused=True)
 
     def step_and_clear(self) -> None:
-        """Apply the gradients and drop them."""
+        """Apply the gradients (with several processes, their sum) and drop them."""
+        parallel.add_gradients(self.parameters)
         self.optimiser.step()
         self.optimiser.zero_grad(set_to_none=True)
 

@@ -1,9 +1,15 @@
-"""Losses of the FB family as pure functions: tensors in, a value and its named terms out."""
+"""Losses of the FB family as pure functions: tensors in, a value and its named terms out.
+
+Rows are this process's share of a batch; with several processes the loss is that of their batches together,
+because sums over rows go through ``parallel.total`` (zol.models.parallel).
+"""
 
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
+
+from zol.models import parallel
 
 
 class Loss(NamedTuple):
@@ -22,40 +28,51 @@ def gram_loss(F: Tensor, B: Tensor, target_F: Tensor, target_B: Tensor, gamma: T
 
     from which the diagonal is taken off row by row. It needs a target that is linear in the ensemble.
     """
-    n = len(B)
     G = gamma.unsqueeze(-1) * target_F
     rows = F.flatten(0, 1)  # members share B and targets, so their Gram matrices simply add up
-    squares = ((rows.mT @ rows) * (B.mT @ B)).sum()
-    crossed = ((F.sum(0).mT @ G) * (B.mT @ target_B)).sum()
-    targets = F.shape[0] * ((G.mT @ G) * (target_B.mT @ target_B)).sum()
     diagonal = (F * B).sum(-1)  # [P, N]
     target_diagonal = (G * target_B).sum(-1)  # [N]
-    off = squares - 2 * crossed + targets - (diagonal - target_diagonal).square().sum()
-    return _measure_loss(0.5 * off / (n * (n - 1)), diagonal)
+    FF, BB, FG, BT, GG, TT, on, attraction = parallel.total(
+        rows.mT @ rows,
+        B.mT @ B,
+        F.sum(0).mT @ G,
+        B.mT @ target_B,
+        G.mT @ G,
+        target_B.mT @ target_B,
+        (diagonal - target_diagonal).square().sum(),
+        diagonal.sum(),
+    )
+    squares = (FF * BB).sum() - 2 * (FG * BT).sum() + len(F) * (GG * TT).sum()
+    return _measure_loss(squares - on, attraction, len(B))
 
 
 def dense_loss(F: Tensor, B: Tensor, target: Tensor, gamma: Tensor) -> Loss:
-    """The same loss with the N×N matrices written out; target [N,N] may be any function of the ensemble."""
-    n = len(B)
-    M = torch.einsum("pid,jd->pij", F, B)
+    """The same loss with the N×N matrices written out; target [N,N] may be any function of the ensemble.
+
+    With several processes each has its own rows of the matrices, and B of all processes as columns.
+    """
+    own = parallel.rank() * len(B)  # the column of our first row
+    M = torch.einsum("pid,jd->pij", F, parallel.gather(B))
     error = M - gamma.unsqueeze(-1) * target
-    diagonal = error.diagonal(dim1=-2, dim2=-1)
-    off = error.square().sum() - diagonal.square().sum()
-    return _measure_loss(0.5 * off / (n * (n - 1)), M.diagonal(dim1=-2, dim2=-1))
+    on = error.diagonal(own, dim1=-2, dim2=-1).square().sum()
+    off, attraction = parallel.total(error.square().sum() - on, M.diagonal(own, dim1=-2, dim2=-1).sum())
+    return _measure_loss(off, attraction, len(B))
 
 
-def _measure_loss(off_diagonal: Tensor, diagonal: Tensor) -> Loss:
-    attraction = diagonal.mean(-1).sum()
-    terms = {"off_diagonal": off_diagonal, "diagonal": attraction}
-    return Loss(off_diagonal - attraction, {name: term.detach() for name, term in terms.items()})
+def _measure_loss(off: Tensor, on: Tensor, n: int) -> Loss:
+    """From sums: of squared errors off the diagonal, and of F_iᵀB_i on it."""
+    n *= parallel.size()
+    terms = {"off_diagonal": 0.5 * off / (n * (n - 1)), "diagonal": on / n}
+    value = terms["off_diagonal"] - terms["diagonal"]
+    return Loss(value, {name: term.detach() for name, term in terms.items()})
 
 
 def orthonormality_loss(B: Tensor) -> Tensor:
     """½ mean_{i≠j} (B_iᵀB_j)² − mean_i B_iᵀB_i, which pulls E[B Bᵀ] towards the identity; O(N d²)."""
-    n = len(B)
+    n = parallel.size() * len(B)
     lengths = B.square().sum(-1)
-    off = (B.mT @ B).square().sum() - lengths.square().sum()
-    return 0.5 * off / (n * (n - 1)) - lengths.mean()
+    gram, on, attraction = parallel.total(B.mT @ B, lengths.square().sum(), lengths.sum())
+    return 0.5 * (gram.square().sum() - on) / (n * (n - 1)) - attraction / n
 
 
 def pessimistic(x: Tensor, penalty: float) -> Tensor:
@@ -70,8 +87,8 @@ def pessimistic(x: Tensor, penalty: float) -> Tensor:
 def q_loss(F: Tensor, B: Tensor, z: Tensor, target_F: Tensor, gamma: Tensor, penalty: float) -> Tensor:
     """½ Σ_P MSE(Fᵀz, r̂ + γ Q̄) with r̂ = B·(BᵀB/N)⁻¹z, the reward that z stands for. target_F [P,N,d]."""
     with torch.no_grad():
-        covariance = B.mT @ B / len(B)
+        covariance = parallel.total(B.mT @ B)[0] / (parallel.size() * len(B))
         reward = (torch.linalg.solve(covariance, B, left=False) * z).sum(-1)
         target = reward + gamma * pessimistic((target_F * z).sum(-1), penalty)
     error: Tensor = (F * z).sum(-1) - target  # [P, N]
-    return 0.5 * error.square().mean(-1).sum()
+    return 0.5 * len(F) * parallel.mean(error.square())

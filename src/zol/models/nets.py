@@ -15,6 +15,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from zol.models import parallel
+from zol.models.fused import norm_tanh
+
 EPS = 1e-12
 
 
@@ -58,6 +61,20 @@ class EnsembleLayerNorm(nn.Module):
         return torch.addcmul(self.bias, functional.layer_norm(x, x.shape[-1:]), self.weight)
 
 
+class NormTanh(nn.Module):
+    """tanh of a layer norm, or of P of them."""
+
+    def __init__(self, dim: int, members: int = 1) -> None:
+        super().__init__()
+        shape = (dim,) if members == 1 else (members, 1, dim)
+        self.weight = nn.Parameter(torch.ones(shape))
+        self.bias = nn.Parameter(torch.zeros(shape))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """``[P, N, dim]``, or with one member ``[..., dim]``."""
+        return norm_tanh(x, self.weight, self.bias)
+
+
 def linear(n_in: int, n_out: int, members: int = 1) -> nn.Module:
     """A linear layer, or P of them."""
     return nn.Linear(n_in, n_out) if members == 1 else EnsembleLinear(n_in, n_out, members)
@@ -83,6 +100,12 @@ class Block(nn.Module):
         return x + y if self.skip else y
 
 
+def first_layer(n_in: int, hidden: int, members: int = 1) -> list[nn.Module]:
+    """Linear, LayerNorm, tanh: what the simple family does with raw inputs."""
+    # Published files count tanh as a layer of its own, so that the next one with weights is number 3.
+    return [linear(n_in, hidden, members), NormTanh(hidden, members), nn.Identity()]
+
+
 def embedding(n_in: int, hidden: int, layers: int, members: int, *, residual: bool) -> nn.Sequential:
     """An input tower: n_in → hidden → … → hidden/2, ``layers`` (≥ 2) linear maps deep."""
     if layers < 2:
@@ -91,10 +114,10 @@ def embedding(n_in: int, hidden: int, layers: int, members: int, *, residual: bo
         middle = [Block(hidden, hidden, members, activate=True, skip=True) for _ in range(layers - 2)]
         first = Block(n_in, hidden, members, activate=True)
         return nn.Sequential(first, *middle, Block(hidden, hidden // 2, members, activate=True))
-    parts: list[nn.Module] = [linear(n_in, hidden, members), layer_norm(hidden, members), nn.Tanh()]
+    parts = first_layer(n_in, hidden, members)
     for _ in range(layers - 2):
-        parts += [linear(hidden, hidden, members), nn.ReLU()]
-    return nn.Sequential(*parts, linear(hidden, hidden // 2, members), nn.ReLU())
+        parts += [linear(hidden, hidden, members), nn.ReLU(inplace=True)]
+    return nn.Sequential(*parts, linear(hidden, hidden // 2, members), nn.ReLU(inplace=True))
 
 
 def trunk(hidden: int, n_out: int, layers: int, members: int, *, residual: bool) -> nn.Sequential:
@@ -104,7 +127,7 @@ def trunk(hidden: int, n_out: int, layers: int, members: int, *, residual: bool)
         return nn.Sequential(*blocks, Block(hidden, n_out, members, activate=False))
     parts: list[nn.Module] = []
     for _ in range(layers):
-        parts += [linear(hidden, hidden, members), nn.ReLU()]
+        parts += [linear(hidden, hidden, members), nn.ReLU(inplace=True)]
     return nn.Sequential(*parts, linear(hidden, n_out, members))
 
 
@@ -219,9 +242,9 @@ def head(n_in: int, n_out: int, hidden: int, layers: int) -> list[nn.Module]:
     """Linear, LayerNorm, tanh, ``layers − 1`` × (linear, ReLU), linear; with no layers, one linear map."""
     if layers == 0:
         return [nn.Linear(n_in, n_out)]
-    parts: list[nn.Module] = [nn.Linear(n_in, hidden), nn.LayerNorm(hidden), nn.Tanh()]
+    parts = first_layer(n_in, hidden)
     for _ in range(layers - 1):
-        parts += [nn.Linear(hidden, hidden), nn.ReLU()]
+        parts += [nn.Linear(hidden, hidden), nn.ReLU(inplace=True)]
     return [*parts, nn.Linear(hidden, n_out)]
 
 
@@ -272,7 +295,9 @@ class Normaliser(nn.Module):
 
     def update(self, obs: Tensor) -> None:
         """Move the statistics towards those of a batch ``[N, D]``."""
-        var, mean = torch.var_mean(obs, dim=0)
+        n = parallel.size() * len(obs)
+        mean = parallel.total(obs.sum(0))[0] / n
+        var = parallel.total((obs - mean).square().sum(0))[0] / (n - 1)
         self.running_mean.lerp_(mean, self.momentum)
         self.running_var.lerp_(var, self.momentum)
         self.num_batches_tracked += 1

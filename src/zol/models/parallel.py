@@ -91,6 +91,11 @@ def total(*parts: Tensor) -> tuple[Tensor, ...]:
     return tuple(piece.view_as(part) for piece, part in zip(pieces, parts, strict=True))
 
 
+def mean(x: Tensor) -> Tensor:
+    """The mean over all entries of all processes."""
+    return total(x.sum())[0] / (size() * x.numel())
+
+
 def gather(rows: Tensor) -> Tensor:
     """The rows of all processes, in the order of their numbers; differentiable."""
     if size() == 1:

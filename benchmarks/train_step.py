@@ -1,0 +1,158 @@
+"""One FB update against a straightforward one of the same mathematics, and the FB loss alone.
+
+    python -m benchmarks.train_step [--json] [--repeats 9] [--threads 2]
+
+Updates: ours against ``benchmarks.reference_update``, after one step of both has given the same weights.
+Losses: the Gram form against two N×N forms. ``published`` selects off-diagonal entries by a Boolean mask, as
+FB was first published; ``lean`` is our own N×N path (``dense_loss``), which squares everything and takes the
+diagonal off; it serves pessimistic targets. Last, where the time of an update goes.
+"""
+
+import argparse
+import json
+from collections import Counter
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torch.profiler import ProfilerActivity, profile
+
+from benchmarks.reference_update import Reference
+from benchmarks.timing import Case, compare
+from zol.data import Batch
+from zol.models.fb import FB, FBConfig, FBLearner
+from zol.models.losses import Loss, dense_loss, gram_loss, orthonormality_loss
+
+SIZES = [(1024, 256, 50), (1024, 512, 100), (1024, 1024, 50)]  # N, hidden, d
+BATCHES = [(512, 50), (1024, 50)]  # N, d
+OBS, ACTION = 24, 6
+LOSSES = 10  # per measurement: a single one takes a millisecond, too short to time
+PROFILED = 10  # updates
+
+Losses = tuple[Callable[..., Loss], Callable[[Tensor], Tensor]]  # measure loss, orthonormality loss
+
+
+def published_loss(F: Tensor, B: Tensor, target_F: Tensor, target_B: Tensor, gamma: Tensor) -> Loss:
+    """Off-diagonal entries by Boolean mask."""
+    off = ~torch.eye(len(B), dtype=torch.bool)
+    error = torch.einsum("pid,jd->pij", F, B) - gamma.unsqueeze(-1) * (target_F @ target_B.mT)
+    value = sum(0.5 * member[off].pow(2).mean() - member.diagonal().mean() for member in error)
+    return Loss(value, {})
+
+
+def published_orthonormality(B: Tensor) -> Tensor:
+    """½ mean of the squared off-diagonal entries of BBᵀ, minus the mean of its diagonal."""
+    covariance = B @ B.mT
+    off = ~torch.eye(len(B), dtype=torch.bool)
+    return 0.5 * covariance[off].pow(2).mean() - covariance.diagonal().mean()
+
+
+def lean_loss(F: Tensor, B: Tensor, target_F: Tensor, target_B: Tensor, gamma: Tensor) -> Loss:
+    return dense_loss(F, B, target_F @ target_B.mT, gamma)
+
+
+OURS: Losses = (gram_loss, orthonormality_loss)
+REFERENCES: dict[str, Losses] = {
+    "published": (published_loss, published_orthonormality),
+    "lean": (lean_loss, orthonormality_loss),
+}
+
+
+def loss_case(n: int, d: int, reference: str) -> Case:
+    F = torch.randn(2, n, d, requires_grad=True)
+    B = torch.randn(n, d, requires_grad=True)
+    target_F, target_B, gamma = torch.randn(n, d), torch.randn(n, d), torch.full((n,), 0.98)
+
+    def run(losses: Losses) -> Callable[[], object]:
+        def several() -> None:
+            for _ in range(LOSSES):
+                value = losses[0](F, B, target_F, target_B, gamma).value + losses[1](B)
+                torch.autograd.grad(value, (F, B))
+
+        return several
+
+    name = f"loss, N={n}, d={d}, against {reference}"
+    return Case(name, "losses/s", LOSSES, run(OURS), run(REFERENCES[reference]))
+
+
+def random_batch(n: int, dtype: torch.dtype = torch.float32) -> Batch:
+    g = torch.Generator().manual_seed(1)
+    obs, next_obs = torch.randn(2, n, OBS, generator=g, dtype=dtype)
+    action = torch.rand(n, ACTION, generator=g, dtype=dtype) * 2 - 1
+    return Batch(obs, action, next_obs, torch.rand(n, generator=g) < 0.01)
+
+
+def update_case(n: int, hidden: int, d: int) -> Case:
+    check_same_step(n, hidden, d)
+    learner, reference = both_sides(hidden, d)
+    batch, g = random_batch(n), torch.Generator().manual_seed(0)
+    name = f"update, N={n}, hidden={hidden}, d={d}"
+    return Case(name, "steps/s", 1, lambda: learner.update(batch, g), lambda: reference.update(batch, g))
+
+
+def both_sides(hidden: int, d: int, dtype: torch.dtype = torch.float32) -> tuple[FBLearner, Reference]:
+    config = FBConfig(obs_dim=OBS, action_dim=ACTION, z_dim=d, hidden=hidden)
+    model = FB(config).to(dtype)
+    return FBLearner(model), Reference(config, model)
+
+
+def check_same_step(n: int, hidden: int, d: int) -> None:
+    """One step of both sides gives the same weights. In double precision, where rounding hides nothing."""
+    learner, reference = both_sides(hidden, d, torch.float64)
+    batch = random_batch(n, torch.float64)
+    for side in (learner, reference):
+        side.update(batch, torch.Generator().manual_seed(2))
+    for name in ("forward_map", "backward_map", "actor"):
+        ours, theirs = getattr(learner.model, name), getattr(reference, name)
+        torch.testing.assert_close(ours.state_dict(), theirs.state_dict(), rtol=0, atol=1e-9)
+
+
+def profile_update(n: int, hidden: int, d: int) -> dict[str, float]:
+    """Shares of the time of our update, by kind of operation."""
+    learner, _ = both_sides(hidden, d)
+    batch, g = random_batch(n), torch.Generator()
+    learner.update(batch, g)
+    with profile(activities=[ProfilerActivity.CPU]) as record:
+        for _ in range(PROFILED):
+            learner.update(batch, g)
+    times: Counter[str] = Counter()
+    for event in record.key_averages():
+        times[kind(event.key)] += event.self_cpu_time_total
+    return {name: time / times.total() for name, time in times.most_common()}
+
+
+KINDS = {
+    "matrix products": ("mm", "addmm", "bmm", "baddbmm"),
+    "layer norm": ("native_layer_norm", "native_layer_norm_backward"),
+    "tanh and relu": ("tanh", "tanh_backward", "relu", "clamp_min", "clamp_min_", "threshold_backward"),
+    "optimiser and targets": ("_fused_adam_", "_foreach_lerp_"),
+}
+
+
+def kind(operation: str) -> str:
+    name = operation.removeprefix("aten::")
+    return next((kind for kind, names in KINDS.items() if name in names), "the rest")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object per line")
+    parser.add_argument("--repeats", type=int, default=9, help="interleaved repeats; medians are reported")
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="torch threads")
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    compare([update_case(*size) for size in SIZES], options.repeats, options.json)
+    compare([loss_case(*b, name) for name in REFERENCES for b in BATCHES], options.repeats, options.json)
+    for n, hidden, d in SIZES:
+        shares = profile_update(n, hidden, d)
+        if options.json:
+            print(json.dumps({"profile": [n, hidden, d], "shares": shares}))
+        else:
+            listed = ", ".join(f"{name} {share:.0%}" for name, share in shares.items())
+            print(f"where the time goes, N={n}, hidden={hidden}, d={d}: {listed}")
+
+
+if __name__ == "__main__":
+    main()

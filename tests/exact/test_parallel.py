@@ -1,0 +1,138 @@
+"""Two processes with half a batch each take the very steps of one process with the whole batch."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import multiprocessing
+
+from zol.data import Batch
+from zol.errors import DataError
+from zol.models import parallel
+from zol.models.fb import FB, FBConfig, FBLearner
+
+CONFIG = FBConfig(obs_dim=5, action_dim=2, z_dim=8, hidden=32, backward_hidden=32, normalise_obs=True)
+BATCH, STEPS = 512, 20
+CASES: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "pessimistic": {"pessimism": 0.5, "actor_pessimism": 0.5},
+    "with q": {"q_loss": 0.1},
+    "discrete": {"discrete": True},
+}
+
+
+def global_batch(step: int) -> Batch:
+    g = torch.Generator().manual_seed(step)
+
+    def draw(columns: int) -> torch.Tensor:
+        return torch.randn(BATCH, columns, generator=g, dtype=torch.float64)
+
+    return Batch(draw(5), draw(2).tanh(), draw(5), torch.rand(BATCH, generator=g) < 0.1)
+
+
+def train(changes: dict[str, Any]) -> dict[str, torch.Tensor]:
+    """Every loss and summed gradient of every step, and the whole state after the last one."""
+    learner = FBLearner(FB(CONFIG.but(**changes)).double())
+    seen: dict[str, torch.Tensor] = {}
+    gradients = watch_gradients(learner)
+    generator = torch.Generator().manual_seed(7)
+    for step in range(STEPS):
+        whole = global_batch(step)
+        columns = (whole.obs, whole.action, whole.next_obs, whole.terminated)
+        terms = learner.update(Batch(*(parallel.share(column) for column in columns)), generator)
+        seen |= {f"{step} {name}": value for name, value in terms.items()}
+    state = {**learner.model.state_dict(), **learner.state_dict()}
+    return seen | gradients | {name: value.clone() for name, value in state.items()}
+
+
+def watch_gradients(learner: FBLearner) -> dict[str, torch.Tensor]:
+    """Gradients as the optimisers get them, by optimiser, parameter and step; filled while training."""
+    seen: dict[str, torch.Tensor] = {}
+    for part in (
+        ("forward", "backward") if learner.model.config.discrete else ("forward", "backward", "actor")
+    ):
+        adam = getattr(learner, f"{part}_optimiser")
+
+        def record(*_: object, part: str = part, adam: Any = adam) -> None:
+            step = sum(name.startswith(f"{part} 0 ") for name in seen)
+            for index, parameter in enumerate(adam.parameters):
+                seen[f"{part} {index} step {step}"] = parameter.grad.clone()
+
+        adam.optimiser.register_step_pre_hook(record)
+    return seen
+
+
+def in_process(rank: int, folder: str, job: Callable[[Any], Any], argument: Any) -> None:
+    torch.set_num_threads(1)
+    store = f"file://{folder}/store"
+    torch.distributed.init_process_group("gloo", init_method=store, rank=rank, world_size=2)
+    try:
+        torch.save(job(argument), Path(folder) / f"{rank}.pt")
+    finally:
+        torch.distributed.destroy_process_group()
+
+
+def in_two_processes(folder: Path, job: Callable[[Any], Any], argument: Any) -> list[Any]:
+    multiprocessing.spawn(in_process, (str(folder), job, argument), nprocs=2)
+    return [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in range(2)]
+
+
+def train_all(cases: list[str]) -> dict[str, dict[str, torch.Tensor]]:
+    return {case: train(CASES[case]) for case in cases}
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, dict[str, torch.Tensor]]]:
+    """What both processes saw, in every case: starting processes takes longer than their work."""
+    return in_two_processes(tmp_path_factory.mktemp("two"), train_all, list(CASES))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_two_processes_are_one(two: list[dict[str, dict[str, torch.Tensor]]], case: str) -> None:
+    one, (first, second) = train(CASES[case]), (process[case] for process in two)
+    assert len(one) > STEPS * 20
+    for name, value in one.items():
+        torch.testing.assert_close(first[name], value, rtol=1e-10, atol=1e-10, msg=lambda m, n=name: n + m)
+        assert torch.equal(first[name], second[name]), name  # not a bit apart, or they would drift
+
+
+def refuses_to_share(rows: int) -> str:
+    with pytest.raises(DataError, match="511 rows cannot be shared evenly by 2 processes") as caught:
+        parallel.share(torch.zeros(rows))
+    return str(caught.value)
+
+
+def test_an_uneven_batch_is_refused(tmp_path: Path) -> None:
+    assert in_two_processes(tmp_path, refuses_to_share, 511)
+
+
+def test_alone_everything_is_as_it_was() -> None:
+    x = torch.randn(3, 2)
+    assert (parallel.rank(), parallel.size(), parallel.is_main()) == (0, 1, True)
+    assert torch.equal(parallel.share(x), x)
+    assert parallel.gather(x) is x
+    assert parallel.total(x) == (x,)
+    with parallel.processes("cpu") as device:
+        assert device == torch.device("cpu")
+        assert parallel.size() == 1
+
+
+SCRIPT = """
+from zol.models import parallel
+with parallel.processes("cpu") as device:
+    print(f"[{parallel.rank()} of {parallel.size()} on {device}]", flush=True)
+"""
+
+
+def test_torchrun_is_joined(tmp_path: Path) -> None:
+    script = tmp_path / "job.py"
+    script.write_text(SCRIPT)
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    done = subprocess.run([*command, str(script)], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert "[0 of 2 on cpu]" in done.stdout
+    assert "[1 of 2 on cpu]" in done.stdout
