@@ -5,17 +5,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 import torch
 
-import zol.models.fb
 from zol import files
 from zol.run import read_metrics
 from zol.worlds.donut import collect
 
-pytestmark = pytest.mark.skipif(
-    "parallel" not in vars(zol.models.fb), reason="FB does not sum over processes yet"
-)
 WORDS = (
     "--batch-size 32 --hidden 16 --backward-hidden 16 --z-dim 6 --log-every 5 --save-every 5 "
     "--episodes 0 --anneal 0 --threads 1"
