@@ -18,6 +18,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from zol.card import model_card
 from zol.errors import CheckpointError, unknown_name
 from zol.files import read_tensors, refuse_pickles, write_bytes, write_tensors
 from zol.models.base import model_hash
@@ -137,29 +138,6 @@ def assign(module: nn.Module, tensors: Mapping[str, Tensor], source: Path) -> No
                 f"{tuple(own[name].shape)}"
             )
     module.load_state_dict(dict(tensors))
-
-
-def model_card(facts: Mapping[str, Any]) -> str:
-    """The README of a checkpoint, from the facts of its run."""
-    config = facts["config"]
-    rows = [
-        ("kind", facts["kind"]),
-        ("observation, action, latent", ", ".join(map(str, facts["sizes"]))),
-        ("discount", config["discount"]),
-        ("weights", facts["weights"]),
-        *(
-            (name, facts[name])
-            for name in ("world", "data", "steps", "seed", "command", "license")
-            if name in facts
-        ),
-        ("written by", ", ".join(f"{name} {version}" for name, version in facts["versions"].items())),
-    ]
-    table = "\n".join(f"| {name} | {value} |" for name, value in rows)
-    title = facts.get("title", "A behavioural foundation model")
-    return (
-        f"# {title}\n\n| fact | value |\n|---|---|\n{table}\n\n"
-        '```python\nimport zol\n\ncheckpoint = zol.load("path/to/this/folder")\n```\n'
-    )
 
 
 def _read_facts(path: Path) -> dict[str, Any]:

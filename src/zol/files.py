@@ -1,17 +1,37 @@
 """Files that appear whole or not at all, and tensors in them: safetensors, never pickle."""
 
+import errno
 import os
+import shutil
+import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import IO
 
 import safetensors
 import safetensors.torch
 from safetensors import SafetensorError
 from torch import Tensor
 
-from zol.errors import CheckpointError
+from zol.errors import CheckpointError, DataError
 
+# no space, quota used up, file larger than the system lets this process write
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 PICKLES = (".pkl", ".pickle", ".pt", ".pth", ".ckpt", ".bin", ".joblib")
+
+
+class DiskFull(CheckpointError):
+    """There was no room for a file; whatever had its name before is untouched."""
+
+
+def _unwritten(path: Path, needed: int, error: OSError) -> CheckpointError:
+    if error.errno not in FULL:
+        return CheckpointError(f"cannot write {path}: {error.strerror}; what was there before is intact")
+    free = shutil.disk_usage(path.parent).free
+    return DiskFull(
+        f"no room for {path} ({error.strerror}): {needed / 1e6:,.3f} MB are needed, "
+        f"{free / 1e6:,.3f} MB are free on its disk"
+    )
 
 
 def write_atomic(path: Path, data: bytes) -> None:
@@ -23,7 +43,7 @@ def write_atomic(path: Path, data: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
-    except OSError:
+    except BaseException:
         temporary.unlink(missing_ok=True)
         raise
     if os.name == "posix":  # makes the rename itself survive a power cut; Windows has no such call
@@ -40,9 +60,57 @@ def write_bytes(path: Path, data: bytes) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(path, data)
     except OSError as error:
-        raise CheckpointError(
-            f"cannot write {path}: {error.strerror}; what was there before is intact"
+        raise _unwritten(path, len(data), error) from error
+
+
+def append_line(path: Path, line: str) -> None:
+    """Add a line to a text file of a run, whole or not at all as far as the disk allows."""
+    try:
+        with path.open("ab") as file:
+            before = file.tell()
+            try:
+                file.write(line.encode() + b"\n")
+                file.flush()
+            except OSError:
+                file.truncate(before)
+                raise
+    except OSError as error:
+        raise _unwritten(path, len(line) + 1, error) from error
+
+
+def flush(path: Path) -> None:
+    """Make sure that what was appended to a file survives a power cut."""
+    try:
+        with path.open("ab") as file:
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise _unwritten(path, 0, error) from error
+
+
+def remove_temporaries(folder: Path) -> None:
+    """Remove what killed writers left behind; only for the holder of the folder's lock."""
+    for path in folder.glob(".*.tmp"):
+        path.unlink(missing_ok=True)
+
+
+def lock(path: Path) -> IO[bytes]:
+    """An exclusive lock file that the system frees when the process dies, however it dies."""
+    file = open(path, "ab")  # noqa: SIM115
+    try:
+        if sys.platform == "win32":
+            import msvcrt
+
+            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+        else:
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        file.close()
+        raise DataError(
+            f"another process is writing to {path.parent}: wait for it, or choose another folder"
         ) from error
+    return file
 
 
 def write_tensors(

@@ -1,4 +1,7 @@
-"""The bar of every long job: what, how far, how long still, and one number to watch."""
+"""The bar of every long job: what, how far, how long still, and what to watch."""
+
+import time
+from collections.abc import Mapping, Sequence
 
 from rich.progress import (
     BarColumn,
@@ -19,8 +22,46 @@ class _Note(ProgressColumn):
         return Text(str(task.fields.get("note", "")))
 
 
-def progress_bar() -> Progress:
+def progress_bar(*, quiet: bool = False) -> Progress:
     """A bar to use as a context manager; ``advance`` and ``update(task, note=...)`` as in rich."""
     return Progress(
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), _Note()
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=10),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        _Note(),
+        disable=quiet,
     )
+
+
+class Clock:
+    """Steps per second since the last restart."""
+
+    def __init__(self) -> None:
+        self.restart(0)
+
+    def restart(self, step: int) -> None:
+        """Count from here: time that was spent on something else does not count."""
+        self._step, self._since = step, time.perf_counter()
+
+    def speed(self, step: int) -> float:
+        """Steps per second."""
+        return (step - self._step) / max(time.perf_counter() - self._since, 1e-9)
+
+
+def summary(history: Sequence[Mapping[str, float]]) -> str:
+    """Beside the bar of a training run: speed, loss, how far B is from orthonormal, the last mean return."""
+    now = history[-1]
+    shown = [f"{now['steps_per_second']:.3g} steps/s"] if "steps_per_second" in now else []
+    names = {"loss": "loss", "health/covariance_gap": "gap"}
+    shown += [f"{title} {now[name]:.3g}" for name, title in names.items() if name in now]
+    returns = [line["return/mean"] for line in history if "return/mean" in line]
+    return " ".join([*shown, *(f"return {r:.3g}" for r in returns[-1:])])
+
+
+def told(line: Mapping[str, float]) -> str:
+    """A test in one line, which stays above the bar, and in the log of a job without a terminal."""
+    if "return/mean" not in line:
+        return f"step {line['step']:,}: tested"
+    random = f", random actions {line['random/mean']:.4g}" if "random/mean" in line else ""
+    return f"step {line['step']:,}: mean return {line['return/mean']:.4g}{random}"

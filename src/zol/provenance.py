@@ -25,7 +25,8 @@ def versions() -> dict[str, str]:
 
 def command() -> str | None:
     """The ``zol`` command that is running, if it is one."""
-    if Path(sys.argv[0]).stem != "zol":
+    program = Path(sys.argv[0])
+    if program.stem != "zol" and program.parts[-2:] != ("zol", "__main__.py"):
         return None
     # The name of the program, not its path: where someone's home folder lies is no property of data.
     return shlex.join(["zol", *sys.argv[1:]])
@@ -45,6 +46,7 @@ def of_numbers() -> dict[str, Any]:
         "command": command() or "called from Python",
         "commit": commit(),
         "cpu": f"{processor()}, {os.cpu_count()} cores, {torch.get_num_threads()} threads",
+        **({"gpu": torch.cuda.get_device_name()} if torch.cuda.is_available() else {}),
         **versions(),
     }
 

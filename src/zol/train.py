@@ -1,13 +1,13 @@
-"""The one training loop: sample → update → log → save, resumable bit for bit.
+"""The one training loop: sample → update → log → test → save, resumable bit for bit.
 
-A run is a folder. ``training.safetensors`` holds everything an exact resume needs in one file that is
-replaced atomically: weights, targets, optimiser moments, the generator and the step. ``metrics.jsonl`` has
-one line per log interval. The checkpoint that travels (see zol.checkpoint) is written beside them.
+A run is a folder (see zol.run). Called again with the same settings, the loop continues from the last good
+state and takes the very steps that an uninterrupted run would have taken. With torchrun every process runs
+this loop on its share of each batch (see zol.models.parallel), and the first one writes the files.
 """
 
-import json
-import time
+import math
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +16,18 @@ from pydantic import Field
 from rich.progress import Progress
 from torch import Tensor
 
-from zol import checkpoint, files
+from zol import checkpoint, interrupts
+from zol.board import Board, NoBoard, TensorBoard
 from zol.config import Config
 from zol.data import Dataset
+from zol.data.resident import place
 from zol.errors import CheckpointError, DataError
+from zol.health import Held, check_health
+from zol.models import parallel
 from zol.models.base import Learner
-from zol.progress import progress_bar
+from zol.precheck import check_data
+from zol.progress import Clock, progress_bar, summary, told
+from zol.run import Line, RunFolder, require_same
 
 Hook = Callable[[int], Mapping[str, float]]
 
@@ -32,20 +38,28 @@ class TrainConfig(Config):
     steps: int = Field(default=20_000, ge=1)
     """gradient steps"""
     batch_size: int = Field(default=512, ge=2)
-    """transitions per step"""
+    """transitions per step, over all processes together"""
     seed: int = Field(default=0, ge=0)
     """of sampling, training latents and action noise"""
     log_every: int = Field(default=100, ge=1)
-    """steps between lines of metrics.jsonl"""
+    """steps between losses and health checks in metrics.jsonl"""
+    eval_every: int = Field(default=5_000, ge=1)
+    """steps between tests of the returns, if there is a test"""
     save_every: int = Field(default=2_000, ge=1)
-    """steps between saves"""
+    """steps between saves of the training state"""
     anneal: float = Field(default=0.0, ge=0, le=1)
     """last share of the steps over which learning rates fall to zero; FB returns jitter without it"""
+    tensorboard: bool = False
+    """write event files for TensorBoard, too"""
 
     def learning_scale(self, step: int) -> float:
         """The share of the learning rates in force at a step."""
         tail = self.anneal * self.steps
         return 1.0 if tail == 0 else min(1.0, (self.steps - step) / tail)
+
+
+# What may change between two sessions of a run: none of it touches the weights (of steps, see below).
+FREE = {"steps", "log_every", "eval_every", "save_every", "tensorboard"}
 
 
 def pretrain(
@@ -55,40 +69,30 @@ def pretrain(
     out: str | Path | None = None,
     *,
     facts: Mapping[str, Any] | None = None,
-    on_log: Hook | None = None,
+    on_eval: Hook | None = None,
     progress: Progress | None = None,
-) -> list[dict[str, float]]:
+) -> list[Line]:
     """Train until ``config.steps``; continue where ``out`` stopped, if it holds an unfinished run.
 
-    Returns the logged metrics. ``on_log`` may add numbers to each logged line (an evaluation, say).
-    Interrupted by Ctrl-C, the run is saved before the interrupt goes on.
+    Returns the metrics. ``on_eval`` tests the model: its numbers join the metrics before the first step,
+    every ``eval_every`` steps and at the end. Ctrl-C (or SIGTERM) lets the current step finish and saves it.
     """
-    _check(learner, dataset, config)
-    run = _Run(learner, config, Path(out) if out is not None else None)
-    run.resume()
-    own_bar = progress is None
-    bar = progress or progress_bar()
-    if own_bar:
-        bar.start()
-    task = bar.add_task("training", total=config.steps, completed=run.step)
-    try:
-        while run.step < config.steps:
-            learner.scale_learning_rates(config.learning_scale(run.step))
-            batch = dataset.sample(config.batch_size, run.generator, physics=False)
-            metrics = learner.update(batch, run.generator)
-            run.step += 1
-            if run.step % config.log_every == 0 or run.step == config.steps:
-                line = run.log(metrics, on_log)
-                bar.update(task, completed=run.step, note=f"loss {line['loss']:.2f}")
-            if run.step % config.save_every == 0:
-                run.save()
-    finally:
-        run.save()
-        if own_bar:
-            bar.stop()
-    if out is not None:
-        details = {"data": dataset.fingerprint(), "steps": config.steps, "seed": config.seed, **(facts or {})}
-        checkpoint.save(learner.model, out, prompt=prompt_sample(dataset, config.seed), facts=details)
+    check_data(learner.model, dataset, config.batch_size)
+    with ExitStack() as stack:
+        folder = None
+        if out is not None and parallel.is_main():
+            folder = stack.enter_context(RunFolder(out))
+        run = _Run(learner, dataset, config, folder, facts or {})
+        run.resume(Path(out) if out is not None else None)
+        if config.tensorboard and folder is not None:
+            run.board = TensorBoard(folder.path, run.step)
+            stack.callback(run.board.close)
+        bar = progress or stack.enter_context(progress_bar(quiet=not parallel.is_main()))
+        run.loop(stack.enter_context(interrupts.noticed()), on_eval, bar)
+        if folder is not None:
+            sample = prompt_sample(dataset, config.seed)
+            with folder.saying_what_is_safe():
+                checkpoint.save(learner.model, folder.path, prompt=sample, facts=run.facts_of_the_model())
     return run.history
 
 
@@ -103,85 +107,131 @@ def prompt_sample(
 
 
 class _Run:
-    """The mutable part of a training run and its files."""
+    """The mutable part of a training run."""
 
-    def __init__(self, learner: Learner, config: TrainConfig, out: Path | None) -> None:
-        self.learner, self.config, self.out = learner, config, out
-        self.generator = torch.Generator().manual_seed(config.seed)
-        self.step = 0
-        self.history: list[dict[str, float]] = []
-        self.began = time.perf_counter()
-        self.began_at = 0
+    def __init__(
+        self,
+        learner: Learner,
+        dataset: Dataset,
+        config: TrainConfig,
+        folder: RunFolder | None,
+        facts: Mapping[str, Any],
+    ) -> None:
+        self.learner, self.config, self.folder, self.facts = learner, config, folder, facts
+        self.device = next(learner.model.parameters()).device
+        self.generator = torch.Generator(self.device).manual_seed(config.seed)
+        self.source, self.rows = place(dataset, self.device), len(dataset)
+        self.held = Held.draw(dataset, learner.model.z_dim, config.seed).to(self.device)
+        self.board: Board = NoBoard()
+        self.history: list[Line] = []
+        self.step, self.clock = 0, Clock()
+        own = {f"model.{name}": value for name, value in learner.model.config.model_dump().items()}
+        data = {"data": dataset.fingerprint(), "device": self.device.type}
+        self.settings = {**config.model_dump(), **own, **data}
 
-    def log(self, metrics: Mapping[str, Tensor], on_log: Hook | None) -> dict[str, float]:
-        speed = (self.step - self.began_at) / (time.perf_counter() - self.began)
-        line = {"step": self.step, "steps_per_second": round(speed, 2)}
-        line |= {name: float(value) for name, value in metrics.items()}
-        bad = [name for name, value in line.items() if value != value]
-        if bad:
-            raise DataError(
-                f"training diverged at step {self.step}: {', '.join(bad)} became NaN; "
-                "lower the learning rate, or look for extreme values in the data"
-            )
-        line |= on_log(self.step) if on_log else {}
+    def loop(self, stopped: Callable[[], bool], on_eval: Hook | None, bar: Progress) -> None:
+        """From the current step to the last one."""
+        config = self.config
+        task = bar.add_task("training", total=config.steps, completed=self.step)
+        if self.step == 0 and on_eval is not None:
+            self.note({}, on_eval, bar)
+        while self.step < config.steps:
+            metrics = self.update()
+            last, interrupted = self.step == config.steps, self.agreed(stopped())
+            logged = self.step % config.log_every == 0 or last
+            tested = on_eval is not None and (self.step % config.eval_every == 0 or last)
+            if logged or tested:
+                self.note(metrics if logged else {}, on_eval if tested else None, bar)
+                bar.update(task, note=summary(self.history))
+            bar.update(task, completed=self.step)
+            if self.step % config.save_every == 0 or last or interrupted:
+                self.save()
+            if interrupted:
+                raise KeyboardInterrupt
+
+    def update(self) -> Mapping[str, Tensor]:
+        """One step on one batch."""
+        self.learner.scale_learning_rates(self.config.learning_scale(self.step))
+        n, device = self.config.batch_size, self.device
+        drawn = torch.randint(self.rows, (n,), generator=self.generator, device=device)
+        metrics = self.learner.update(self.source.take(parallel.share(drawn)), self.generator)
+        self.step += 1
+        return metrics
+
+    def agreed(self, stop: bool) -> bool:
+        """Whether any process wants to stop: all of them must do so after the same step."""
+        if parallel.size() == 1:
+            return stop
+        (votes,) = parallel.total(torch.tensor([float(stop)], device=self.device))
+        return bool(votes > 0)
+
+    def note(self, metrics: Mapping[str, Tensor], test: Hook | None, bar: Progress) -> None:
+        """Write one line of metrics: losses and health if there are losses, returns if there is a test."""
+        line: Line = {"step": self.step}
+        if metrics:
+            line["steps_per_second"] = round(self.clock.speed(self.step), 2)
+            line |= {name: float(value) for name, value in metrics.items()}
+            line |= {f"health/{k}": float(v) for k, v in check_health(self.learner.model, self.held).items()}
+            bad = [name for name, value in line.items() if not math.isfinite(value)]
+            if bad:
+                raise DataError(
+                    f"training diverged at step {self.step}: {', '.join(bad)} became NaN or infinite; "
+                    "lower the learning rate, or look for extreme values in the data"
+                )
+        if test is not None and parallel.is_main():
+            line |= test(self.step)
+            bar.console.print(told(line), highlight=False)
+        self.clock.restart(self.step)
         self.history.append(line)
-        if self.out is not None:
-            self.out.mkdir(parents=True, exist_ok=True)
-            with (self.out / "metrics.jsonl").open("a") as file:
-                file.write(json.dumps(line) + "\n")
-        return line
+        self.board.show(line)
+        if self.folder is not None:
+            self.folder.log(line)
 
     def save(self) -> None:
-        if self.out is None or self.step == 0:
+        """Replace the last good state."""
+        if self.folder is None:
             return
         state = {f"model.{k}": v for k, v in self.learner.model.state_dict().items()}
         state |= {f"learner.{k}": v for k, v in self.learner.state_dict().items()}
         state["generator"] = self.generator.get_state()
-        facts = {"step": str(self.step), "config": self.config.model_dump_json()}
-        files.write_tensors(self.out / "training.safetensors", state, facts)
+        self.folder.save(self.step, state, self.settings)
 
-    def resume(self) -> None:
-        path = None if self.out is None else self.out / "training.safetensors"
-        if path is None or not path.exists():
-            return
-        facts = files.read_metadata(path)
-        before = json.loads(facts["config"])
-        now = json.loads(self.config.model_dump_json())
-        for name in ("batch_size", "seed"):
-            if before[name] != now[name]:
-                raise CheckpointError(
-                    f"{path} was trained with {name}={before[name]}, now {now[name]} is asked for: "
-                    "resume with the same value, or choose another folder"
-                )
-        state = files.read_tensors(path)
-        own = {k.removeprefix("model."): v for k, v in state.items() if k.startswith("model.")}
-        checkpoint.assign(self.learner.model, own, path)
-        self.learner.load_state_dict(
-            {k.removeprefix("learner."): v for k, v in state.items() if k.startswith("learner.")}
-        )
-        self.generator.set_state(state["generator"])
-        self.step = self.began_at = int(facts["step"])
-        self._rewind_metrics()
+    def resume(self, path: Path | None) -> None:
+        """Take over the last good state, if there is one that these settings made."""
+        reader = self.folder or (RunFolder(path) if path is not None else None)
+        before = reader.settings() if reader is not None else None
+        if reader is not None and before is not None:
+            require_same(before, self.settings, FREE, reader.path)
+            assert reader.saved_step is not None
+            self._same_schedule(before, reader.saved_step, reader.path)
+            state = reader.state()
+            own = {k.removeprefix("model."): v for k, v in state.items() if k.startswith("model.")}
+            checkpoint.assign(self.learner.model, own, reader.path)
+            self.learner.load_state_dict(
+                {k.removeprefix("learner."): v for k, v in state.items() if k.startswith("learner.")}
+            )
+            self.generator.set_state(state["generator"])
+            self.step = reader.saved_step
+        if self.folder is not None:
+            self.history = self.folder.rewind(self.step if before else None)
+            self.folder.open_session(self.settings, self.facts, self.step)
+        self.clock.restart(self.step)
 
-    def _rewind_metrics(self) -> None:
-        """Lines logged after the last save would be logged again: drop them."""
-        assert self.out is not None
-        path = self.out / "metrics.jsonl"
-        lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-        self.history = [line for line in lines if line["step"] <= self.step]
-        text = "".join(json.dumps(line) + "\n" for line in self.history)
-        files.write_bytes(path, text.encode())
+    def _same_schedule(self, before: Mapping[str, Any], step: int, path: Path) -> None:
+        """More steps may be asked for until learning rates have begun to fall towards the old end."""
+        old = TrainConfig(**{name: before[name] for name in TrainConfig.model_fields})
+        if step and old.learning_scale(step - 1) != self.config.learning_scale(step - 1):
+            raise CheckpointError(
+                f"{path} was annealed towards steps={old.steps} and has reached {step}, now "
+                f"steps={self.config.steps} is asked for: keep steps, or choose another folder"
+            )
 
-
-def _check(learner: Learner, dataset: Dataset, config: TrainConfig) -> None:
-    model = learner.model
-    if (dataset.obs_dim, dataset.action_dim) != (model.obs_dim, model.action_dim):
-        raise DataError(
-            f"the data have {dataset.obs_dim} observation and {dataset.action_dim} action columns, the model "
-            f"expects {model.obs_dim} and {model.action_dim}: was it made for another world?"
-        )
-    if len(dataset) < config.batch_size:
-        raise DataError(
-            f"{len(dataset)} transitions are fewer than one batch of {config.batch_size}: "
-            "collect more data or lower batch_size"
-        )
+    def facts_of_the_model(self) -> dict[str, Any]:
+        """What the checkpoint and its card say about this run."""
+        assert self.folder is not None
+        logged = [line for line in self.history if "loss" in line]
+        tested = [line for line in self.history if "return/mean" in line]
+        training = {name: self.settings[name] for name in TrainConfig.model_fields}
+        facts = {"data": self.settings["data"], "steps": self.step, "seed": self.config.seed}
+        found = {"training": training, "sessions": self.folder.sessions(), "metrics": logged[-1:]}
+        return facts | found | {"returns": [*tested[:1], *tested[1:][-1:]]} | dict(self.facts)

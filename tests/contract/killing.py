@@ -1,19 +1,23 @@
 """Processes to kill: forked from a server that has torch loaded, so that twenty kills take seconds."""
 
 import multiprocessing
+import signal
 import time
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any
 
 CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["zol.data.explore", "torch._dynamo"])  # the first optimiser imports it
+# torch._dynamo: the first optimiser imports it
+CONTEXT.set_forkserver_preload(["zol.data.explore", "zol.train", "zol.models.fb", "torch._dynamo"])
 
 
-def run(job: Callable[..., None], *arguments: Any, kill_after: float | None = None) -> list[Any]:
+def run(
+    job: Callable[..., None], *arguments: Any, kill_after: float | None = None, words: int = 1
+) -> list[Any]:
     """Run ``job(say, *arguments)`` in a process; what it said until it ended or was killed.
 
-    The clock of ``kill_after`` starts when the job says its first word.
+    The clock of ``kill_after`` starts when the job has said that many ``words``.
     """
     ours, theirs = CONTEXT.Pipe(duplex=False)
     process = CONTEXT.Process(target=_call, args=(theirs, job, arguments))
@@ -21,7 +25,8 @@ def run(job: Callable[..., None], *arguments: Any, kill_after: float | None = No
     theirs.close()
     said = []
     try:
-        said.append(ours.recv())
+        for _ in range(words):
+            said.append(ours.recv())
         if kill_after is not None:
             time.sleep(kill_after)
             process.kill()
@@ -30,8 +35,7 @@ def run(job: Callable[..., None], *arguments: Any, kill_after: float | None = No
     except EOFError:
         pass
     process.join()
-    if kill_after is None:
-        assert process.exitcode == 0
+    assert process.exitcode == 0 or (kill_after is not None and process.exitcode == -signal.SIGKILL)
     return said
 
 

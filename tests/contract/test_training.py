@@ -1,16 +1,22 @@
 """The loop resumes bit for bit, survives interrupts, and refuses what cannot work."""
 
 import json
+import os
+import signal
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 from zol import checkpoint, files
 from zol.data import Batch, Dataset
+from zol.data.resident import Resident, Streamed
 from zol.errors import CheckpointError, DataError
+from zol.models.base import model_hash
 from zol.models.fb import FB, FBConfig, FBLearner
 from zol.models.learning import frozen
+from zol.run import RunFolder, read_metrics
 from zol.train import TrainConfig, pretrain
 from zol.worlds.donut import collect
 
@@ -46,20 +52,29 @@ def test_resume_is_exact(data: Dataset, tmp_path: Path, change: dict) -> None:
     assert [line["step"] for line in history] == [5, 10, 15, 20, 25, 30, 35, 40]
 
 
-def test_an_interrupt_saves_first(data: Dataset, tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "scheduler"])
+def test_an_interrupt_saves_first(data: Dataset, tmp_path: Path, number: signal.Signals) -> None:
+    """In the middle of a step, too: the step is finished first, so that the state is one of whole steps."""
+
     class Interrupted(FBLearner):
         calls = 0
 
         def update(self, batch: Batch, generator: torch.Generator):
             self.calls += 1
             if self.calls == 18:
-                raise KeyboardInterrupt
+                os.kill(os.getpid(), number)
             return super().update(batch, generator)
 
     stopped = Interrupted(FB(SMALL, torch.Generator().manual_seed(1)))
+    before = signal.getsignal(number)
     with pytest.raises(KeyboardInterrupt):
         pretrain(stopped, data, settings(30), tmp_path / "run")
-    assert files.read_metadata(tmp_path / "run" / "training.safetensors")["step"] == "17"
+    assert signal.getsignal(number) is before
+    assert files.read_metadata(tmp_path / "run" / "training.safetensors")["step"] == "18"
+    whole, resumed = learner(), learner()
+    pretrain(whole, data, settings(30))
+    pretrain(resumed, data, settings(30), tmp_path / "run")
+    assert model_hash(whole.model) == model_hash(resumed.model)
 
 
 def test_the_run_leaves_a_checkpoint_that_can_be_prompted(data: Dataset, tmp_path: Path) -> None:
@@ -91,16 +106,132 @@ def test_mistakes_are_explained_before_any_time_is_spent(data: Dataset, tmp_path
     pretrain(learner(), data, settings(5), tmp_path / "run")
     with pytest.raises(CheckpointError, match="trained with seed=0, now 1"):
         pretrain(learner(), data, settings(9, seed=1), tmp_path / "run")
-    with pytest.raises(CheckpointError, match="has shape"):
+    with pytest.raises(CheckpointError, match=r"trained with model.hidden=16, now 32"):
         pretrain(learner(hidden=32), data, settings(9), tmp_path / "run")
+    other = collect(2_000, torch.Generator().manual_seed(1))
+    with pytest.raises(CheckpointError, match=f"data={data.fingerprint()}, now {other.fingerprint()}"):
+        pretrain(learner(), other, settings(9), tmp_path / "run")
 
 
-def test_divergence_is_named(data: Dataset) -> None:
-    broken = learner()
-    with torch.no_grad():
-        broken.model.forward_map.Fs[0].weight.fill_(torch.nan)
-    with pytest.raises(DataError, match="diverged at step 5"):
-        pretrain(broken, data, settings(5))
+@pytest.mark.parametrize("name", ["obs", "action"])
+def test_data_that_are_not_numbers_are_refused(data: Dataset, tmp_path: Path, name: str) -> None:
+    """Whoever wrote them: the importer refuses them, but a file can be damaged later."""
+    stored = data.save(tmp_path / "set")
+    content = np.array(stored.columns[name])
+    content[25, 1], content[1_500, 0] = np.nan, np.inf
+    (tmp_path / "set" / f"{name}.bin").write_bytes(content.tobytes())
+    with pytest.raises(DataError, match=f"2 rows of '{name}' hold NaN .* first in episode 2, step 3: leave"):
+        pretrain(learner(), Dataset.open(tmp_path / "set"), settings(5), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_folder_that_holds_something_else_is_left_alone(data: Dataset, tmp_path: Path) -> None:
+    data.save(tmp_path / "set")
+    with pytest.raises(CheckpointError, match="holds a dataset"):
+        pretrain(learner(), data, settings(5), tmp_path / "set")
+    checkpoint.save(learner().model, tmp_path / "finished")
+    with pytest.raises(CheckpointError, match="a checkpoint without its training state"):
+        pretrain(learner(), data, settings(5), tmp_path / "finished")
+    with RunFolder(tmp_path / "busy"), pytest.raises(DataError, match="another process is writing"):
+        pretrain(learner(), data, settings(5), tmp_path / "busy")
+
+
+def test_more_steps_can_be_asked_for_until_annealing_has_begun(data: Dataset, tmp_path: Path) -> None:
+    def train(steps: int, name: str, save_every: int = 10) -> FBLearner:
+        one = learner()
+        config = TrainConfig(steps=steps, batch_size=32, log_every=5, save_every=save_every, anneal=0.5)
+        pretrain(one, data, config, tmp_path / name)
+        return one
+
+    train(20, "run")
+    with pytest.raises(CheckpointError, match="annealed towards steps=20 and has reached 20, now steps=40"):
+        train(40, "run")
+    # a run that was stopped before its annealing began is the beginning of a longer one
+    stop_at(10, tmp_path / "early", data)
+    assert model_hash(train(40, "early").model) == model_hash(train(40, "whole").model)
+
+
+def stop_at(step: int, path: Path, data: Dataset) -> None:
+    def interrupt(now: int) -> dict[str, float]:
+        if now == step:
+            os.kill(os.getpid(), signal.SIGINT)
+        return {}
+
+    config = TrainConfig(steps=20, batch_size=32, log_every=5, save_every=10, anneal=0.5, eval_every=step)
+    with pytest.raises(KeyboardInterrupt):
+        pretrain(learner(), data, config, path, on_eval=interrupt)
+
+
+def test_divergence_is_named_and_the_last_good_state_stays(data: Dataset, tmp_path: Path) -> None:
+    pretrain(learner(), data, settings(10), tmp_path / "run")
+    good = (tmp_path / "run" / "training.safetensors").read_bytes()
+
+    class Broken(FBLearner):
+        def update(self, batch: Batch, generator: torch.Generator):
+            with torch.no_grad():
+                self.model.forward_map.Fs[0].weight.fill_(torch.nan)
+            return super().update(batch, generator)
+
+    with pytest.raises(DataError, match="diverged at step 15"):
+        pretrain(Broken(learner().model), data, settings(20), tmp_path / "run")
+    assert (tmp_path / "run" / "training.safetensors").read_bytes() == good
+
+
+def test_tests_have_their_own_rhythm(data: Dataset, tmp_path: Path) -> None:
+    asked = []
+
+    def test(step: int) -> dict[str, float]:
+        asked.append(step)
+        return {"return/mean": 1.0}
+
+    with_tests = learner()
+    lines = pretrain(with_tests, data, settings(20, eval_every=8), tmp_path / "run", on_eval=test)
+    assert asked == [0, 8, 16, 20]
+    assert [line["step"] for line in lines] == [0, 5, 8, 10, 15, 16, 20]
+    assert [line["step"] for line in lines if "loss" in line] == [5, 10, 15, 20]
+    assert [line["step"] for line in lines if "return/mean" in line] == asked
+    pretrain(learner(), data, settings(30, eval_every=8), tmp_path / "run", on_eval=test)
+    assert asked == [0, 8, 16, 20, 24, 30]  # neither the beginning nor what is done is tested again
+    without = learner()
+    pretrain(without, data, settings(20))
+    assert model_hash(without.model) == model_hash(with_tests.model)  # tests touch nothing
+
+
+def test_a_torn_last_line_is_cut(data: Dataset, tmp_path: Path) -> None:
+    pretrain(learner(), data, settings(10), tmp_path / "run")
+    with (tmp_path / "run" / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 15, "loss": 1.0}\n{"step": 20, "lo')
+    pretrain(learner(), data, settings(20), tmp_path / "run")
+    assert [line["step"] for line in read_metrics(tmp_path / "run")] == [5, 10, 15, 20]
+    assert read_metrics(tmp_path / "run")[2]["loss"] != 1.0
+
+
+def test_the_run_says_where_it_comes_from(data: Dataset, tmp_path: Path) -> None:
+    pretrain(learner(), data, settings(5), tmp_path / "run", facts={"world": "donut"})
+    pretrain(learner(), data, settings(10), tmp_path / "run", facts={"world": "donut"})
+    found = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert found["settings"]["model.hidden"] == 16
+    assert found["settings"]["data"] == data.fingerprint()
+    assert [session["from_step"] for session in found["sessions"]] == [0, 5]
+    assert {"command", "commit", "cpu", "torch"} <= set(found["sessions"][0])
+    card = (tmp_path / "run" / "README.md").read_text()
+    for fact in ("donut", data.fingerprint(), "| from step 5 |", "commit", "covariance_gap", "## Limits"):
+        assert fact in card
+
+
+def test_data_on_the_device_give_the_same_batches(data: Dataset) -> None:
+    uneven = Dataset.from_arrays(
+        obs=np.arange(20.0).reshape(10, 2),
+        action=np.arange(10.0).reshape(10, 1),
+        next_obs=np.arange(20.0).reshape(10, 2) + 1,
+        terminated=[0, 0, 1, 0, 0, 0, 0, 0, 0, 1],
+    )
+    for dataset in (data, uneven):
+        steps = torch.randint(len(dataset), (500,), generator=torch.Generator().manual_seed(0))
+        device = torch.device("cpu")
+        here, there = (source(dataset, device).take(steps) for source in (Resident, Streamed))
+        for name in ("obs", "action", "next_obs", "terminated"):
+            assert torch.equal(getattr(here, name), getattr(there, name)), name
 
 
 def test_actor_step_computes_no_gradient_for_F(data: Dataset) -> None:

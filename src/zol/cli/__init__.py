@@ -23,11 +23,14 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "data check": ("zol.cli.data:check", "compare every stored episode with its digest"),
     "data resimulate": ("zol.cli.data:resimulate", "replay stored actions under the installed simulator"),
     "data subset": ("zol.cli.data:subset", "copy some episodes into a new set"),
-    "train": ("zol.cli.train:train", "pretrain a model on reward-free data, resumable"),
+    "train fb": ("zol.cli.train:fb", "pretrain forward–backward representations, resumable"),
+    "train show": ("zol.cli.train_show:show", "the learning curve of a run: returns and health"),
     "adapt": ("zol.cli.adapt:adapt", "find the latent for a task, offline, from a checkpoint alone"),
     "bench humenv": ("zol.cli.bench_humenv:humenv", "45 HumEnv tasks: a model's own prompt against ZOL"),
     "export": ("zol.cli.export:export", "the actor as ONNX, with latents and a contract, for a robot"),
 }
+# Commands whose defaults depend on what is asked for: their function takes the words and makes the command.
+SHAPED_BY_WORDS = {"train fb"}
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -58,8 +61,9 @@ def _run(words: list[str]) -> None:
             import tyro
 
             module, function = COMMANDS[name][0].split(":")
+            command = getattr(import_module(module), function)
             tyro.cli(
-                getattr(import_module(module), function),
+                command(words[depth:]) if name in SHAPED_BY_WORDS else command,
                 prog=f"zol {name}",
                 args=words[depth:],
                 config=(tyro.conf.OmitArgPrefixes,),  # --steps, not --config.steps

@@ -22,6 +22,7 @@ OPTIONAL = {
     "minari": ("minari", "minari", "Minari datasets"),
     "onnxruntime": ("onnxruntime", "export", "ONNX policies"),
     "huggingface_hub": ("huggingface_hub", "hub", "models from the hub"),
+    "tensorboard": ("tensorboard", "tensorboard", "learning curves in a browser"),
     "imageio-ffmpeg": ("imageio_ffmpeg", "video", "videos"),
 }
 

@@ -1,100 +1,163 @@
-"""``zol train``."""
+"""``zol train fb``: the defaults come from a preset and from the data, every flag overrides one of them."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any
 
+import pydantic
 import torch
-import tyro
 from rich.console import Console
 
-from zol.adapt import Evidence, prompted
+from zol import presets
+from zol.config import Config
+from zol.curve import ReturnTest
 from zol.data import Dataset
-from zol.errors import DataError
+from zol.device import choose_device, choose_threads
+from zol.errors import DataError, ZolError
+from zol.models import parallel
 from zol.models.fb import FB, FBConfig, FBLearner
-from zol.provenance import command
-from zol.rollout import evaluate
-from zol.tasks import States
-from zol.train import Hook, TrainConfig, pretrain, prompt_sample
-from zol.worlds import make
+from zol.presets import Preset
+from zol.train import TrainConfig, pretrain
+from zol.worlds import ALIASES, make
 from zol.worlds.base import World
 
+EPISODES = 10  # per task and test, where the data name a world
+FROM_DATA = ("obs_dim", "action_dim")
+RATES = ("learning_rate", "backward_learning_rate", "actor_learning_rate")
+# Every field of FBConfig but those that the data decide, with the same types, limits and descriptions.
+_fields: dict[str, Any] = {
+    name: (field.annotation, field) for name, field in FBConfig.model_fields.items() if name not in FROM_DATA
+}
+Settings: Any = pydantic.create_model("Settings", __base__=Config, **_fields)
 
-def train(
-    model: tyro.conf.Positional[Literal["fb"]],
-    data: Path,
+
+def fb(words: Sequence[str]) -> Callable[..., None]:
+    """The command whose defaults suit these words: their preset, the world of their data, their device."""
+    preset = _given(words, "preset") or "auto"
+    world = _world_name(_given(words, "data"))
+    gpu = torch.cuda.is_available() and (_given(words, "device") or "auto") != "cpu"
+    if preset not in ("cpu", "paper"):
+        preset = presets.choose("auto", world, gpu=gpu)
+    values = presets.settings("paper" if preset == "paper" else "cpu", world)
+    values.setdefault("discount", _discount(world))
+    rate = _given(words, "learning-rate")
+    if rate is not None:  # one rate for all networks, unless theirs are given too
+        values |= dict.fromkeys(RATES, _number(rate))
+    loop = TrainConfig(**{name: v for name, v in values.items() if name in TrainConfig.model_fields})
+    sizes = Settings(**{name: v for name, v in values.items() if name in Settings.model_fields})
+    chosen = preset
+
+    def train_fb(
+        data: Path,
+        out: Path,
+        preset: Preset = "auto",
+        training: TrainConfig = loop,
+        model: Settings = sizes,
+        episodes: int = EPISODES if world is not None else 0,
+        device: str = "auto",
+        threads: int = 0,
+    ) -> None:
+        """Pretrain forward–backward representations; called again, it continues where it stopped.
+
+        The defaults below are those of the preset and of the data, as far as they are on the command line.
+
+        Args:
+            data: folder of a dataset (zol explore, zol data import)
+            out: folder of the run; the finished checkpoint is in it
+            preset: cpu trains within an hour on two cores; paper has the published settings of the data's
+                domain; auto is paper if there is a GPU, else cpu
+            training: the loop
+            model: the networks and their losses; --learning-rate sets all three rates unless the others are
+                given
+            episodes: test episodes per task, every --eval-every steps, on the data's world; 0 tests nothing
+            device: auto, cpu, cuda, cuda:1 …, mps
+            threads: of torch on the CPU; 0 chooses
+        """
+        del preset  # its values arrived as the defaults of training and model
+        with parallel.processes(choose_device(device)) as place:
+            work = training.batch_size // parallel.size() * model.hidden**2
+            torch.set_num_threads(choose_threads(work, threads))
+            _train(Dataset.open(data), out, training, model, episodes, place, chosen)
+
+    return train_fb
+
+
+def _train(
+    dataset: Dataset,
     out: Path,
-    config: TrainConfig = TrainConfig(),  # noqa: B008
-    z_dim: int = 50,
-    hidden: int = 256,
-    backward_hidden: int = 256,
-    discount: float | None = None,
-    learning_rate: float = 1e-4,
-    target_rate: float = 0.01,
-    orthonormality: float = 1.0,
-    normalise_obs: bool = False,
-    episodes: int = 0,
+    training: TrainConfig,
+    sizes: Any,
+    episodes: int,
+    device: torch.device,
+    preset: str,
 ) -> None:
-    """Pretrain a model on reward-free data; called again, it continues where it stopped.
-
-    Args:
-        model: what to train
-        data: folder of a dataset (zol explore, zol data import)
-        out: folder of the run; the finished checkpoint is in it
-        config: the training loop
-        z_dim: size of a latent
-        hidden: width of F and of the actor
-        backward_hidden: width of B
-        discount: γ; the world's own if it is known, else 0.98
-        learning_rate: of all networks
-        target_rate: how fast targets follow
-        orthonormality: weight of the orthonormality loss
-        normalise_obs: normalise observations by running statistics
-        episodes: test episodes per task at every log line, on the data's world; 0 tests nothing
-    """
-    del model  # one kind so far; the argument is there so that commands keep working when others join
-    dataset = Dataset.open(data)
-    name = dataset.provenance.get("world")
-    world = make(str(name)) if name is not None else None
-    settings = FBConfig(
-        obs_dim=dataset.obs_dim,
-        action_dim=dataset.action_dim,
-        z_dim=z_dim,
-        hidden=hidden,
-        backward_hidden=backward_hidden,
-        discount=discount if discount is not None else (world.discount if world else 0.98),
-        learning_rate=learning_rate,
-        backward_learning_rate=learning_rate,
-        actor_learning_rate=learning_rate,
-        target_rate=target_rate,
-        orthonormality=orthonormality,
-        normalise_obs=normalise_obs,
+    console = Console(quiet=not parallel.is_main(), soft_wrap=True, highlight=False)
+    world = _tested_world(dataset, episodes)
+    settings = FBConfig(obs_dim=dataset.obs_dim, action_dim=dataset.action_dim, **sizes.model_dump())
+    model = FB(settings, torch.Generator().manual_seed(training.seed)).to(device)
+    facts: dict[str, Any] = {"preset": preset, "transitions": len(dataset), "episodes": episodes}
+    facts |= {"world": dataset.provenance["world"]} if "world" in dataset.provenance else {}
+    where = f"{device} with {torch.get_num_threads()} threads" if device.type == "cpu" else str(device)
+    console.print(
+        f"preset {preset}: {sum(p.numel() for p in model.parameters()):,} weights, {len(dataset):,} "
+        f"transitions, batch {training.batch_size}, {training.steps:,} steps on {where}"
     )
-    if episodes and world is None:
-        raise DataError(f"{data} does not say which world it is from, so nothing can be tested: --episodes 0")
-    learner = FBLearner(FB(settings, torch.Generator().manual_seed(config.seed)))
-    test = _tester(world, learner.model, dataset, episodes, config.seed) if world and episodes else None
-    facts = {"world": name, "command": command()}
-    found = {key: value for key, value in facts.items() if value is not None}
-    pretrain(learner, dataset, config, out, facts=found, on_log=test)
-    Console().print(f"the checkpoint is in {out}", soft_wrap=True)
+    test = None
+    if world is not None:
+        test = ReturnTest(world, model, dataset, episodes=episodes, seed=training.seed)
+        if test.silent:
+            console.print(f"not tested, because the sample holds no reward: {', '.join(test.silent)}")
+        test = test if test.evidence.tasks else None
+    pretrain(FBLearner(model), dataset, training, out, facts=facts, on_eval=test)
+    console.print(f"the checkpoint is in {out}")
 
 
-def _tester(world: World, model: FB, dataset: Dataset, episodes: int, seed: int) -> Hook:
-    """Mean return of plain FB on every task of the world, from the same start states each time."""
-    sample = prompt_sample(dataset, seed)
-    states = States(sample["obs"], world.layout, sample["action"], sample.get("physics"))
-    labelled = Evidence.label(states, world.tasks, sample["starts"][:256], dataset.fingerprint())
-    evidence, silent = labelled.audible()
-    if silent:
-        Console().print(
-            f"not tested, because the sample holds no reward: {', '.join(silent)}", soft_wrap=True
+def _tested_world(dataset: Dataset, episodes: int) -> World | None:
+    """The world to test in, or None if nothing is to be tested; known before any time is spent."""
+    if episodes == 0:
+        return None
+    name = dataset.provenance.get("world")
+    if name is None:
+        raise DataError(
+            "the data do not name the world they are from, so nothing can be tested: --episodes 0"
         )
+    try:
+        world = make(str(name))
+    except ZolError as error:
+        raise DataError(f"{error}; --episodes 0 trains without testing") from error
+    if (world.layout.obs_dim, world.action_dim) != (dataset.obs_dim, dataset.action_dim):
+        raise DataError(
+            f"the data have {dataset.obs_dim} observation and {dataset.action_dim} action columns, their "
+            f"world '{name}' has {world.layout.obs_dim} and {world.action_dim}: "
+            "--episodes 0 trains without testing"
+        )
+    return world
 
-    def test(step: int) -> Mapping[str, float]:
-        latents = prompted(model, evidence).latents()
-        generator = torch.Generator().manual_seed(seed)
-        returns = evaluate(world, model, latents, episodes=episodes, generator=generator).returns.mean(1)
-        return {f"return/{task}": float(r) for task, r in zip(evidence.tasks, returns, strict=True)}
 
-    return test
+def _given(words: Sequence[str], name: str) -> str | None:
+    """The value of ``--name`` among the words of a command."""
+    for place, word in enumerate(words):
+        flag, equals, value = word.partition("=")
+        if flag.replace("_", "-") == f"--{name}":
+            return value if equals else next(iter(words[place + 1 : place + 2]), None)
+    return None
+
+
+def _world_name(data: str | None) -> str | None:
+    name = None if data is None else Dataset.open(data).provenance.get("world")
+    return None if name is None else ALIASES.get(str(name), str(name))
+
+
+def _discount(world: str | None) -> float:
+    """The world's own, if it can be asked."""
+    try:
+        return FBConfig.model_fields["discount"].default if world is None else make(world).discount
+    except ZolError:
+        return float(FBConfig.model_fields["discount"].default)
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ZolError(f"--learning-rate {text} is not a number") from None

@@ -6,7 +6,6 @@ with DatasetWriter("runs/walker", provenance={"world": "walker"}) as writer:
 
 import os
 import shutil
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from zol.data import disk
 from zol.data.episodes import check_finite, matrix
 from zol.errors import DataError
-from zol.files import write_atomic
+from zol.files import lock, write_atomic
 
 LOCK = "writer.lock"
 Rows = Mapping[str, NDArray[Any]]
@@ -41,7 +40,7 @@ class DatasetWriter:
     ) -> None:
         self.path = Path(path)
         self.path.mkdir(parents=True, exist_ok=True)
-        self._lock = _lock(self.path)
+        self._lock = lock(self.path / LOCK)
         self._files: dict[str, IO[bytes]] = {}
         self._provenance = dict(provenance or {})
         self._resets = None if resets is None else matrix("resets", resets)
@@ -253,23 +252,3 @@ def _conform(
         check_finite(f"'{name}' of episode {number}", values)
         ready[name] = np.ascontiguousarray(values, dtype)
     return ready
-
-
-def _lock(path: Path) -> IO[bytes]:
-    """An exclusive lock that the system drops when the process dies, however it dies."""
-    file = open(path / LOCK, "ab")  # noqa: SIM115
-    try:
-        if sys.platform == "win32":
-            import msvcrt
-
-            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
-        else:
-            import fcntl
-
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        file.close()
-        raise DataError(
-            f"another process is writing to {path}: wait for it, or choose another folder"
-        ) from error
-    return file

@@ -42,7 +42,7 @@ class Adam:
         for index, parameter in enumerate(self.parameters):
             prefix = f"{index}."
             self.optimiser.state[parameter] = {
-                key.removeprefix(prefix): value.clone()
+                key.removeprefix(prefix): value.to(parameter.device, copy=True)
                 for key, value in state.items()
                 if key.startswith(prefix)
             }

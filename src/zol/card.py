@@ -1,0 +1,88 @@
+"""The model card: a checkpoint's README, written from the facts of its run and from nothing else."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+USE = """\
+```python
+import zol
+
+checkpoint = zol.load("path/to/this/folder")
+```
+"""
+ONE_SEED = (
+    "One pretraining seed: runs of other seeds differ by more than the episodes of this one among each other."
+)
+
+
+def model_card(facts: Mapping[str, Any]) -> str:
+    """Markdown from what ``config.json`` says."""
+    title = facts.get("title", "A behavioural foundation model")
+    parts = [f"# {title}", _facts(facts), USE.strip()]
+    if facts.get("returns"):
+        parts.append(_returns(facts["returns"], facts.get("episodes")))
+    if facts.get("metrics"):
+        parts.append(_metrics(facts["metrics"][-1]))
+    parts.append("## Limits\n\n" + "\n".join(f"- {limit}" for limit in _limits(facts)))
+    return "\n\n".join(parts) + "\n"
+
+
+def _facts(facts: Mapping[str, Any]) -> str:
+    rows = [
+        ("kind", facts["kind"]),
+        ("observation, action, latent", ", ".join(map(str, facts["sizes"]))),
+        ("discount", facts["config"]["discount"]),
+        ("weights", facts["weights"]),
+        *(
+            (name, facts[name])
+            for name in ("world", "data", "transitions", "preset", "steps", "seed", "license")
+            if name in facts
+        ),
+        *((name, facts["training"][name]) for name in ("batch_size", "anneal") if "training" in facts),
+    ]
+    for session in facts.get("sessions", []):
+        where = f"{session.get('cpu', '')}, commit {session.get('commit', '')}"
+        device = f", {session['gpu']}" if "gpu" in session else ""
+        rows.append((f"from step {session['from_step']}", f"`{session['command']}` on {where}{device}"))
+    rows.append(("written by", ", ".join(f"{name} {version}" for name, version in facts["versions"].items())))
+    return _table(("fact", "value"), rows)
+
+
+def _returns(tested: Sequence[Mapping[str, float]], episodes: int | None) -> str:
+    first, last = tested[0], tested[-1]
+    tasks = [name.removeprefix("return/") for name in last if name.startswith("return/")]
+    rows = [
+        [
+            task,
+            *map(_number, (first.get(f"random/{task}"), first.get(f"return/{task}"), last[f"return/{task}"])),
+        ]
+        for task in tasks
+    ]
+    head = ("task", "random actions", f"step {first['step']}", f"step {last['step']}")
+    note = f", {episodes} episodes per task" if episodes else ""
+    return f"## Returns\n\nMean returns of plain FB{note}.\n\n{_table(head, rows)}"
+
+
+def _metrics(line: Mapping[str, float]) -> str:
+    returns = ("return/", "random/")
+    rows = [(name, _number(value)) for name, value in line.items() if not name.startswith(returns)]
+    return f"## Metrics at the end\n\n{_table(('metric', 'value'), rows)}"
+
+
+def _limits(facts: Mapping[str, Any]) -> Iterable[str]:
+    yield "Knows what its data cover: behaviour that no transition hints at cannot be prompted."
+    if "data" in facts:
+        yield f"Prompts and density ratios are relative to the data {facts['data']}."
+    if facts.get("returns"):
+        yield ONE_SEED
+    elif "steps" in facts:
+        yield "No returns were measured while it was trained."
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.4g}"
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    lines = ([str(cell).replace("|", "\\|") for cell in line] for line in (head, ["---"] * len(head), *rows))
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)

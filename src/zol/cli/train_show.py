@@ -1,0 +1,78 @@
+"""``zol train show``: the learning curve of a run, also while it is still going on."""
+
+from pathlib import Path
+
+import tyro
+from rich.console import Console
+
+from zol import report
+from zol.errors import DataError
+from zol.run import METRICS, Line, read_metrics
+
+# title: metric of docs/training.md
+HEALTH = {
+    "loss": "loss",
+    "gap": "health/covariance_gap",
+    "ratio": "health/ratio_mean",
+    "negative": "health/ratio_negative",
+    "residual": "health/bellman_residual",
+}
+
+
+def show(run: tyro.conf.Positional[Path], rows: int = 12, out: Path | None = None) -> None:
+    """Returns and health of a run over its steps, from its metrics.jsonl.
+
+    Args:
+        run: folder of the run
+        rows: how many steps to show, evenly spread
+        out: picture of the returns, such as curve.png
+    """
+    lines = read_metrics(run)
+    if not lines:
+        raise DataError(f"{run / METRICS} has no metrics yet: is {run} the --out of a training run?")
+    tested = [line for line in lines if "return/mean" in line]
+    console = Console()
+    tasks = [name.removeprefix("return/") for name in (tested[-1] if tested else {}) if "return/" in name]
+    if tested:
+        table = [
+            [f"{line['step']:,}", *_cells(line, [f"return/{t}" for t in tasks])]
+            for line in _thin(tested, rows)
+        ]
+        if "random/mean" in tested[0]:
+            table.insert(0, ["random", *_cells(tested[0], [f"random/{t}" for t in tasks])])
+        console.print(report.table((["step", *tasks], table), "mean returns"))
+    logged = [line for line in lines if "loss" in line]
+    table = [[f"{line['step']:,}", *_cells(line, list(HEALTH.values()))] for line in _thin(logged, rows)]
+    console.print(report.table((["step", *HEALTH], table), "health (docs/training.md)"))
+    if out is not None:
+        _draw(tested, tasks, out)
+        console.print(f"the curve is in {out}", soft_wrap=True)
+
+
+def _cells(line: Line, names: list[str]) -> list[str]:
+    return [f"{line[name]:.3g}" if name in line else "–" for name in names]
+
+
+def _thin(lines: list[Line], rows: int) -> list[Line]:
+    """At most ``rows`` of the lines, evenly spread, the first and the last among them."""
+    if len(lines) <= rows:
+        return lines
+    last = len(lines) - 1
+    return [lines[round(k * last / max(rows - 1, 1))] for k in range(rows)]
+
+
+def _draw(tested: list[Line], tasks: list[str], out: Path) -> None:
+    if not tested:
+        raise DataError("this run was trained with --episodes 0: there are no returns to draw")
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6, 3.5), layout="constrained")
+    axes = figure.subplots()
+    steps = [line["step"] for line in tested]
+    for task in tasks:
+        (curve,) = axes.plot(steps, [line[f"return/{task}"] for line in tested], label=task)
+        if f"random/{task}" in tested[0]:
+            axes.axhline(tested[0][f"random/{task}"], color=curve.get_color(), linestyle=":", linewidth=0.8)
+    axes.set(xlabel="gradient steps", ylabel="return (dotted: random actions)")
+    axes.legend(frameon=False, fontsize="small")
+    figure.savefig(out, dpi=150)

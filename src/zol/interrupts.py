@@ -1,0 +1,33 @@
+"""Ctrl-C and a scheduler's SIGTERM between two steps, never inside one: a state is saved whole."""
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+@contextmanager
+def noticed() -> Iterator[Callable[[], bool]]:
+    """Inside the block the first interrupt is only noted; the function given tells whether there was one.
+
+    A second one interrupts at once. Signals reach the main thread alone: elsewhere nothing is changed.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: False
+        return
+    came: list[int] = []
+
+    def note(number: int, frame: FrameType | None) -> None:
+        if came:
+            raise KeyboardInterrupt
+        came.append(number)
+
+    before = {number: signal.signal(number, note) for number in SIGNALS}
+    try:
+        yield lambda: bool(came)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
