@@ -2,6 +2,17 @@
 
 from zol.adapt.base import Adapted, Evidence
 from zol.adapt.controls import perturbed, prompted
+from zol.adapt.lola import LoLAConfig, lola_search
 from zol.adapt.zol import AUTHORS, ZOLConfig, zol
 
-__all__ = ["AUTHORS", "Adapted", "Evidence", "ZOLConfig", "perturbed", "prompted", "zol"]
+__all__ = [
+    "AUTHORS",
+    "Adapted",
+    "Evidence",
+    "LoLAConfig",
+    "ZOLConfig",
+    "lola_search",
+    "perturbed",
+    "prompted",
+    "zol",
+]
