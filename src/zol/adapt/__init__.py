@@ -3,6 +3,7 @@
 from zol.adapt.base import Adapted, Evidence
 from zol.adapt.controls import perturbed, prompted
 from zol.adapt.lola import LoLAConfig, lola_search
+from zol.adapt.rela import ReLAConfig, rela_search
 from zol.adapt.zol import AUTHORS, ZOLConfig, zol
 
 __all__ = [
@@ -10,9 +11,11 @@ __all__ = [
     "Adapted",
     "Evidence",
     "LoLAConfig",
+    "ReLAConfig",
     "ZOLConfig",
     "lola_search",
     "perturbed",
     "prompted",
+    "rela_search",
     "zol",
 ]
