@@ -2,17 +2,21 @@
 
 from zol.adapt.base import Adapted, Evidence
 from zol.adapt.controls import perturbed, prompted
+from zol.adapt.gpi import GPI, candidate_latents, gpi_policy
 from zol.adapt.lola import LoLAConfig, lola_search
 from zol.adapt.rela import ReLAConfig, rela_search
 from zol.adapt.zol import AUTHORS, ZOLConfig, zol
 
 __all__ = [
     "AUTHORS",
+    "GPI",
     "Adapted",
     "Evidence",
     "LoLAConfig",
     "ReLAConfig",
     "ZOLConfig",
+    "candidate_latents",
+    "gpi_policy",
     "lola_search",
     "perturbed",
     "prompted",
