@@ -59,7 +59,7 @@ def evaluate(
     tasks = [find_task(world, latent.task) for latent in latents]
     shape = (len(latents), episodes)
     everywhere = z.unsqueeze(1).expand(*shape, -1)  # [L, E, d], expanded once instead of at every step
-    chosen = policy or (lambda obs: model.act(obs, everywhere))
+    chosen = policy or _fixed_latents(model, everywhere)
 
     def act(states: States) -> Tensor:
         return chosen(states.obs.to(z.dtype).reshape(*shape, -1)).flatten(0, 1)
@@ -71,6 +71,12 @@ def evaluate(
         return _run(
             world, act, lambda s: grouped_rewards(tasks, s), start, length, shape, keep_visited, progress
         )
+
+
+def _fixed_latents(model: Model, z: Tensor) -> Policy:
+    """π_z; a model that can prepare for latents that stay offers that as ``at(z)``."""
+    prepare: Callable[[Tensor], Policy] | None = getattr(model, "at", None)
+    return prepare(z) if prepare is not None else lambda obs: model.act(obs, z)
 
 
 @torch.no_grad()
