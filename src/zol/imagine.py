@@ -7,7 +7,7 @@ Every member k of the ensemble plays the same latents from the same start states
 and the tasks' own formulas score what it sees, all tasks on every rollout. With a short horizon the model's
 own value can stand for the rest of the episode,
 
-    V_k(z) = (1 − γ) [ Σ_t γ^t r_t + γ^n F(s_n, π_z(s_n), z)ᵀ w_r ],      w_r: r ≈ Bᵀ w_r
+    V_k(z) = (1 − γ) [ Σ_t γ^t r_t + γ^n F(s_n, π_z(s_n), z)ᵀ E[B r] ]
 
 (``bootstrap``); otherwise V_k is the plain mean of r_t, the scale of an episode's return per step.
 The spread between members on the same starts is the doubt of the ensemble.
@@ -39,7 +39,7 @@ class Imagination:
     starts: Tensor  # [S, X]
     horizon: int
     noise: float = 0.0  # in units of the held-out one-step error
-    reward_weights: Tensor | None = None  # w_r, [T, d]; given, rollouts end with the model's own value
+    moments: Tensor | None = None  # E[B r], [T, d]; given, rollouts end with the model's own value
 
     @torch.no_grad()
     def values(self, z: Tensor, generator: torch.Generator) -> Tensor:
@@ -52,7 +52,7 @@ class Imagination:
         shape = (members, len(z), starts)
         states = self.starts.expand(members, len(z), starts, width).flatten(1, 2)  # [P, K·S, X]
         latents = z.unsqueeze(1)
-        gamma = self.model.discount if self.reward_weights is not None else 1.0
+        gamma = self.model.discount if self.moments is not None else 1.0
         total = torch.zeros(len(self.tasks), *shape)
         recent: list[tuple[Tensor, Tensor]] = []
         for t in range(self.horizon):
@@ -70,12 +70,12 @@ class Imagination:
                 times = torch.arange(t + 1 - len(recent), t + 1)
                 total += torch.einsum("k,tkpn->tpn", gamma**times, r).reshape(total.shape)
                 recent.clear()
-        if self.reward_weights is None:
+        if self.moments is None:
             value = total / self.horizon
         else:
             action = self._act(states, latents, shape).reshape(*shape, -1)
             F = self.model.forward(self._observed(states).reshape(*shape, -1), latents, action).mean(0)
-            rest = torch.einsum("pksd,td->tpks", F, self.reward_weights)
+            rest = torch.einsum("pksd,td->tpks", F, self.moments)
             value = (1 - gamma) * (total + gamma**self.horizon * rest)
         return value.permute(2, 1, 0, 3)  # [K, P, T, S]
 

@@ -52,6 +52,23 @@ def next_state_return(model: Model, estimate: Tensor, start_reward: Tensor) -> T
     return (estimate - (1.0 - model.discount) * start_reward) / model.discount
 
 
+def action_value(
+    model: Model,
+    F: Tensor,
+    moment: Tensor,
+    mean_reward: Tensor | float = 0.0,
+    reward_here: Tensor | float = 0.0,
+) -> Tensor:
+    """Q(s, a) = E Σ_t γ^t r(s_{t+1}) ``[P, ...]`` in units of reward, from F ``[P, ..., d]`` and E_ρ[B r].
+
+    The moment E_ρ[B r] is not projected, and not whitened either: M = FᵀB ρ makes Q = Fᵀ E_ρ[B r] for any B.
+    ``mean_reward`` E_ρ[r] matters for centred models only, ``reward_here`` r(s) for those whose sum begins
+    with the current state; without them Q is right up to a constant that no action changes.
+    """
+    mean = model.measure.scale(model.discount) * (F * moment).sum(-1) + model.measure.offset * mean_reward
+    return next_state_return(model, mean, torch.as_tensor(reward_here)) / (1.0 - model.discount)
+
+
 def shape_weights(
     raw: Tensor,
     how: Shaping = "softplus",

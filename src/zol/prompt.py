@@ -69,23 +69,22 @@ def reward(
         whitening = covariance + lam * torch.eye(d, dtype=covariance.dtype, device=covariance.device)
         moment = torch.linalg.solve(whitening, moment, left=False)
     elif how == "least_squares":  # of least norm where features are redundant: the limit λ → 0 of ridge
-        moment = moment @ torch.linalg.pinv(covariance, rtol=1e-10, hermitian=True)
+        moment = moment @ _pseudo_inverse(covariance)
     z = model.project(moment.to(obs.dtype))
     return z if rewards.ndim == 2 else z[0]
 
 
-def reward_weights(model: Model, obs: Tensor, rewards: Tensor, ridge: float = 1e-4) -> Tensor:
-    """w_r ``[T, d]`` of the regression r ≈ B(s)ᵀ w_r: F(s, a, z)ᵀ w_r is then a value in units of reward.
+def reward_moments(
+    model: Model, obs: Tensor, rewards: Tensor, *, chunk: int = CHUNK
+) -> tuple[Tensor, Tensor]:
+    """E[B r] and the least-squares weights argmin_u E[(r − φᵀu)²], both ``[T, d]`` and not projected.
 
-    Unlike a latent it is not projected. ``ridge`` is relative to the mean eigenvalue of E[BBᵀ].
+    What a value needs instead of a latent: the scale of the reward is still in them.
     """
     _check(model, obs, rewards)
-    with torch.no_grad():
-        B = torch.cat([model.backward(part) for part in obs.split(CHUNK)]).double()
-    covariance = B.mT @ B / len(B)
-    floor = ridge * covariance.diagonal().mean() * torch.eye(len(covariance), dtype=B.dtype, device=B.device)
-    moment = rewards.double() @ B / len(B)
-    return torch.linalg.solve(covariance + floor, moment, left=False).to(obs.dtype)
+    moment, _ = _moments(model, obs, rewards, chunk, regress=False)
+    crossed, covariance = _moments(model, obs, rewards, chunk, regress=True)
+    return moment.to(obs.dtype), (crossed @ _pseudo_inverse(covariance)).to(obs.dtype)
 
 
 def goal(model: Model, obs: Tensor) -> Tensor:
@@ -155,6 +154,10 @@ def _moments(model: Model, obs: Tensor, table: Tensor, chunk: int, *, regress: b
             if regress:
                 covariance += B.mT @ B
     return moment / n, covariance / n
+
+
+def _pseudo_inverse(covariance: Tensor) -> Tensor:
+    return torch.linalg.pinv(covariance, rtol=1e-10, hermitian=True)
 
 
 def _check_obs(model: Model, obs: Tensor) -> None:

@@ -15,12 +15,15 @@ from zol.adapt.base import identity
 from zol.errors import DataError
 from zol.models.base import Latent, Model
 from zol.tasks import States
+from zol.tasks.grouped import grouped_rewards, stacked
 from zol.threads import one_torch_thread
 from zol.worlds.base import World, find_task
 
-# Steps whose rewards are computed together: rewards are pure functions, and one large call costs much less
-# than many small ones between two steps of physics.
+# Steps whose rewards are computed together.
 REWARDS_AT_ONCE = 25
+
+Policy = Callable[[Tensor], Tensor]
+"""Actions ``[L, E, A]`` for observations ``[L, E, D]`` of L behaviours in E episodes each."""
 
 
 @dataclass(frozen=True)
@@ -40,35 +43,40 @@ def evaluate(
     episodes: int,
     generator: torch.Generator,
     steps: int | None = None,
+    policy: Policy | None = None,
     keep_visited: bool = False,
     progress: Progress | None = None,
 ) -> Rollouts:
-    """Run each latent in ``episodes`` environments and score it by its own task."""
+    """Run each latent in ``episodes`` environments and score it by its own task.
+
+    ``policy`` acts instead of π_z where a behaviour is more than one latent (:mod:`zol.adapt.gpi`); the
+    latents then only name the tasks and the model.
+    """
     if not latents:
         raise DataError("there are no latents to roll out")
     own = identity(model)
     z = torch.stack([latent.require(own) for latent in latents])  # [L, d]
     tasks = [find_task(world, latent.task) for latent in latents]
+    shape = (len(latents), episodes)
+    everywhere = z.unsqueeze(1).expand(*shape, -1)  # [L, E, d], expanded once instead of at every step
+    chosen = policy or _fixed_latents(model, everywhere)
 
-    everywhere = z.unsqueeze(1).expand(-1, episodes, -1)  # [L, E, d], expanded once instead of at every step
-
-    def policy(states: States) -> Tensor:
-        obs = states.obs.to(z.dtype).reshape(len(latents), episodes, -1)
-        return model.act(obs, everywhere).flatten(0, 1)
-
-    def rewards(states: States) -> Tensor:
-        table = torch.empty(len(states.obs), len(latents), episodes, dtype=torch.float64)
-        for task in set(tasks):  # a task shared by many latents is evaluated once, on all their states
-            rows = [k for k, own_task in enumerate(tasks) if own_task is task]
-            table[:, rows] = task(_rows(states, rows, len(latents))).double()
-        return table
+    def act(states: States) -> Tensor:
+        return chosen(states.obs.to(z.dtype).reshape(*shape, -1)).flatten(0, 1)
 
     world.reset(episodes, generator)
     start = world.physics.repeat(len(latents), 1)  # every latent starts from the same states
     length = world.episode_length if steps is None else steps
-    shape = (len(latents), episodes)
     with one_torch_thread(getattr(world, "threaded", False)):
-        return _run(world, policy, rewards, start, length, shape, keep_visited, progress)
+        return _run(
+            world, act, lambda s: grouped_rewards(tasks, s), start, length, shape, keep_visited, progress
+        )
+
+
+def _fixed_latents(model: Model, z: Tensor) -> Policy:
+    """π_z; a model that can prepare for latents that stay offers that as ``at(z)``."""
+    prepare: Callable[[Tensor], Policy] | None = getattr(model, "at", None)
+    return prepare(z) if prepare is not None else lambda obs: model.act(obs, z)
 
 
 @torch.no_grad()
@@ -93,7 +101,7 @@ def _run(
         states = world.step(policy(states))
         recent.append(states)
         if len(recent) == REWARDS_AT_ONCE or t == steps - 1:
-            r = rewards(_stack(recent))  # [K, L, E]
+            r = rewards(stacked(recent))  # [K, L, E]
             times = torch.arange(t + 1 - len(recent), t + 1, dtype=torch.float64)
             total += r.sum(0)
             discounted += torch.einsum("k,kle->le", (1 - world.discount) * world.discount**times, r)
@@ -103,26 +111,3 @@ def _run(
         if progress and bar is not None:
             progress.advance(bar)
     return Rollouts(total, discounted, torch.stack(visited) if keep_visited else None)
-
-
-def _stack(sequence: list[States]) -> States:
-    """K successive batches of states as one, ``[K, n, …]``."""
-
-    def pile(values: list[Tensor | None]) -> Tensor | None:
-        present = [value for value in values if value is not None]
-        return torch.stack(present) if len(present) == len(values) else None
-
-    obs = torch.stack([states.obs for states in sequence])
-    action, physics = pile([s.action for s in sequence]), pile([s.physics for s in sequence])
-    return States(obs, sequence[0].layout, action=action, physics=physics)
-
-
-def _rows(states: States, rows: list[int], groups: int) -> States:
-    """The states of some latents, ``[K, len(rows), E, …]``, out of batches that are grouped by latent."""
-
-    def pick(values: Tensor) -> Tensor:
-        return values.reshape(len(values), groups, -1, values.shape[-1])[:, rows]
-
-    action = None if states.action is None else pick(states.action)
-    physics = None if states.physics is None else pick(states.physics)
-    return States(pick(states.obs), states.layout, action=action, physics=physics)

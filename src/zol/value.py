@@ -3,7 +3,7 @@ r"""What a latent is worth, offline, with an interval: three estimators under on
 All are on the scale of a mean reward per step. For latents z_1 … z_K and tasks 1 … T:
 
     ratio        Σ_i w_i r_i / Σ_i w_i,  w = shaped density ratio of π_z     interval: sampled states
-    value        (1 − γ) E_{s0}[ F(s0, π_z(s0), z) ]ᵀ w_r                     interval: start states, members
+    value        (1 − γ) E_{s0}[ F(s0, π_z(s0), z) ]ᵀ E[B r]                  interval: start states, members
     imagination  mean reward of rollouts in the learned world                 interval: start states, members
 
 Intervals are ±1.96 standard errors of what each estimator averages over. They say how well the estimator
@@ -64,11 +64,11 @@ def by_ratio(model: Model, evidence: Evidence, z: Tensor, shaping: measure.Shapi
 
 @torch.no_grad()
 def by_value(model: Model, evidence: Evidence, z: Tensor) -> Worth:
-    """The model's own value of π_z at the start states, F(s0, π_z(s0), z)ᵀ w_r with r ≈ Bᵀ w_r."""
-    weights = prompt.reward_weights(model, evidence.obs, evidence.rewards)  # [T, d]
+    """The model's own value of π_z at the start states, F(s0, π_z(s0), z)ᵀ E[B r]."""
+    moments = prompt.reward_moments(model, evidence.obs, evidence.rewards)[0]  # [T, d]
     latents = z.unsqueeze(-2)
     F = model.forward(evidence.starts, latents, model.act(evidence.starts, latents))  # [P, K, S, d]
-    V = model.measure.scale(model.discount) * torch.einsum("pksd,td->pkts", F, weights)
+    V = model.measure.scale(model.discount) * torch.einsum("pksd,td->pkts", F, moments)
     if model.measure.offset:
         V = V + model.measure.offset * evidence.rewards.mean(-1).unsqueeze(-1)
     return _over_members_and_starts(V.transpose(0, 1))

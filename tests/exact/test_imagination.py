@@ -75,9 +75,7 @@ def test_batched_rollouts_equal_one_environment_at_a_time(bootstrap: bool) -> No
     generator = torch.Generator().manual_seed(3)
     z, starts = model.project(torch.randn(4, 6, generator=generator)), torch.randn(5, 4, generator=generator)
     weights = torch.randn(3, 6, generator=generator) if bootstrap else None
-    got = Imagination(model, dynamics, LAYOUT, TASKS, starts, horizon, reward_weights=weights).values(
-        z, generator
-    )
+    got = Imagination(model, dynamics, LAYOUT, TASKS, starts, horizon, moments=weights).values(z, generator)
     assert got.shape == (4, 3, 3, 5)
     with torch.no_grad():
         for k in range(4):

@@ -2,17 +2,27 @@
 
 from zol.adapt.base import Adapted, Evidence
 from zol.adapt.controls import perturbed, prompted
+from zol.adapt.gpi import GPI, candidate_latents, gpi_policy
+from zol.adapt.lola import LoLAConfig, lola_search
 from zol.adapt.rehearse import RehearsalConfig, rehearsed
+from zol.adapt.rela import ReLAConfig, rela_search
 from zol.adapt.zol import AUTHORS, ZOLConfig, zol
 
 __all__ = [
     "AUTHORS",
     "Adapted",
+    "candidate_latents",
     "Evidence",
-    "RehearsalConfig",
-    "ZOLConfig",
+    "GPI",
+    "gpi_policy",
+    "lola_search",
+    "LoLAConfig",
     "perturbed",
     "prompted",
+    "RehearsalConfig",
     "rehearsed",
+    "rela_search",
+    "ReLAConfig",
+    "ZOLConfig",
     "zol",
 ]

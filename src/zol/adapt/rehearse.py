@@ -121,9 +121,9 @@ class _Search:
         self.model, self.evidence, self.config, self.generator = model, evidence, config, generator
         self.trusted = learned.open_loop(tasks, layout)  # [T]
         picks = torch.randperm(len(learned.starts), generator=generator)[: 2 * config.starts]
-        weights = None
+        moments = None
         if config.bootstrap:
-            weights = prompt.reward_weights(model, evidence.obs, evidence.rewards)
+            moments = prompt.reward_moments(model, evidence.obs, evidence.rewards)[0]
         self.search_room, self.judge_room = (
             Imagination(
                 model,
@@ -133,7 +133,7 @@ class _Search:
                 learned.starts[part],
                 config.horizon,
                 config.noise,
-                weights,
+                moments,
             )
             for part in picks.split(-(-len(picks) // 2))
         )

@@ -16,7 +16,7 @@ summed over ensemble members. The first line needs N² products only on paper: s
 Differences from the reference code, with reasons, are listed in docs/fb.md.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 
 import torch
@@ -28,6 +28,7 @@ from zol.config import Config
 from zol.data import Batch
 from zol.models import parallel
 from zol.models.base import Measure
+from zol.models.fixed_latent import fix_latent
 from zol.models.learning import Adam, frozen, move_towards, named_state, restore_state
 from zol.models.losses import dense_loss, gram_loss, orthonormality_loss, pessimistic, q_loss
 from zol.models.nets import Actor, BackwardMap, ForwardMap, Normaliser, initialise, unit
@@ -157,6 +158,13 @@ class FB(nn.Module):
             return torch.softmax(Q / (SOFTNESS * spread).clamp_min(1e-8), dim=-1)
         out: Tensor = self.actor(obs, z)
         return out
+
+    def at(self, z: Tensor) -> Callable[[Tensor], Tensor]:
+        """π_z as a function of observations alone, for latents that stay as in a rollout; no gradients."""
+        if self.config.discrete:
+            return lambda obs: self.act(obs, z)
+        action = fix_latent(self.actor, z)
+        return lambda obs: action(self.normaliser(obs))
 
     def project(self, z: Tensor) -> Tensor:
         """√d · z/‖z‖."""
