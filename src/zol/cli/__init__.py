@@ -25,6 +25,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "data subset": ("zol.cli.data:subset", "copy some episodes into a new set"),
     "train": ("zol.cli.train:train", "pretrain a model on reward-free data, resumable"),
     "adapt": ("zol.cli.adapt:adapt", "find the latent for a task, offline, from a checkpoint alone"),
+    "bench exorl": ("zol.cli.bench_exorl:exorl", "16 control tasks: every method on every model, honestly"),
     "bench humenv": ("zol.cli.bench_humenv:humenv", "45 HumEnv tasks: a model's own prompt against ZOL"),
     "export": ("zol.cli.export:export", "the actor as ONNX, with latents and a contract, for a robot"),
 }
