@@ -178,7 +178,7 @@ def _on_ray(pending: Pending[T], address: str) -> None:
         raise MissingExtra("ray", "cluster", "a cluster") from missing
     try:
         ray.init(address=address, log_to_driver=False, ignore_reinit_error=True)
-    except (ConnectionError, RuntimeError, ValueError) as error:
+    except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         raise ZolError(
             f"no Ray cluster answers at '{address}' (ray start --head starts one): {error}"
         ) from error
@@ -198,6 +198,8 @@ def _on_ray(pending: Pending[T], address: str) -> None:
                 job, attempt = running.pop(reference)
                 try:
                     outcome = ray.get(reference)
+                except ray.exceptions.RayTaskError as error:  # the job could not even be unpacked there
+                    pending.failures.append(f"{job.name}: {error}")
                 except ray.exceptions.RayError as error:
                     pending.lost(job, attempt, f"its worker was lost ({type(error).__name__})")
                 else:

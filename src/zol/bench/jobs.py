@@ -8,16 +8,17 @@ gives the same returns, bit for bit, whatever ran beside it.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
+from torch import Tensor
 
 from zol.bench.methods import find_method, solve
 from zol.bench.protocols import Protocol, Subject, open_subject
 from zol.bench.store import Key, Result, Store, canonical, now, stamp
 from zol.models.base import Latent
-from zol.rollout import evaluate
+from zol.rollout import Rollouts, evaluate
 from zol.threads import one_torch_thread
 from zol.worlds import make
 from zol.worlds.base import World
@@ -46,16 +47,10 @@ class MethodJob:
             # The world that a method may act in is not the one it is tested in: no state is carried over.
             world = None if method.offline else _world(subject, threads)
             began = time.perf_counter()
-            found = solve(self.method, subject.problem(self.protocol, world))
+            behaviour = solve(self.method, subject.problem(self.protocol, world))
             seconds = time.perf_counter() - began
-            played = evaluate(
-                _world(subject, threads),
-                subject.model,
-                found.latents(),
-                episodes=self.protocol.episodes,
-                generator=self.protocol.test_generator(),
-                steps=self.protocol.steps,
-            )
+            played = _test(subject, self.protocol, behaviour.found.latents(), threads, behaviour.policy)
+        found = behaviour.found
         steps = found.diagnostics.get("environment_steps")
         facts = stamp(self.command)
         return [
@@ -100,14 +95,7 @@ class LatentJob:
         """Test."""
         with one_torch_thread():
             subject = open_subject(self.checkpoint, self.protocol)
-            played = evaluate(
-                _world(subject, threads),
-                subject.model,
-                self.latents,
-                episodes=self.protocol.episodes,
-                generator=self.protocol.test_generator(),
-                steps=self.protocol.steps,
-            )
+            played = _test(subject, self.protocol, self.latents, threads)
         facts, finished = stamp(self.command), now()
         return [
             replace(cell, returns=returns.double().numpy(), facts=facts, finished=finished)
@@ -172,6 +160,25 @@ def compare_again(store: Store, results: Sequence[Result]) -> list[Comparison]:
         old, new = torch.from_numpy(before.returns), torch.from_numpy(result.returns)
         compared.append(Comparison(result.key, torch.equal(old, new), float((old - new).abs().max())))
     return compared
+
+
+def _test(
+    subject: Subject,
+    protocol: Protocol,
+    latents: Sequence[Latent],
+    threads: int,
+    policy: Callable[[Tensor], Tensor] | None = None,
+) -> Rollouts:
+    own = {} if policy is None else {"policy": policy}
+    return evaluate(
+        _world(subject, threads),
+        subject.model,
+        latents,
+        episodes=protocol.episodes,
+        generator=protocol.test_generator(),
+        steps=protocol.steps,
+        **own,  # type: ignore[arg-type]
+    )
 
 
 def _world(subject: Subject, threads: int) -> World:

@@ -5,7 +5,8 @@ start states of test episodes. Its settings are fixed in advance and part of a r
 settings are new results. Methods that use the environment say so (``offline=False``); only they are given a
 world, and the steps they take are reported beside their returns as ``diagnostics["environment_steps"]``.
 
-To add a method, write ``adapt(problem) → Adapted`` and put it into :data:`METHODS`.
+To add a method, write ``adapt(problem) → Adapted`` and put it into :data:`METHODS`. One whose behaviour is
+more than a latent per task returns a :class:`Behaviour` with the policy to be tested.
 """
 
 import hashlib
@@ -14,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 import torch
+from torch import Tensor
 
 from zol.adapt.base import Adapted, Evidence, identity
 from zol.adapt.controls import perturbed, prompted
@@ -50,16 +52,24 @@ class Problem:
         return self.world
 
     @property
-    def start(self) -> torch.Tensor:
+    def start(self) -> Tensor:
         """Plain FB's latents ``[T, d]``, where searches begin."""
         return self.evidence.prompt(self.model)
+
+
+@dataclass(frozen=True)
+class Behaviour:
+    """What is tested: latents, or a policy where the behaviour of a task is more than one latent."""
+
+    found: Adapted
+    policy: Callable[[Tensor], Tensor] | None = None  # [T, E, D] → [T, E, A]
 
 
 @dataclass(frozen=True)
 class Method:
     """A row of the benchmark's tables."""
 
-    adapt: Callable[[Problem], Adapted]
+    adapt: Callable[[Problem], Adapted | Behaviour]
     summary: str  # what it is, in one line
     offline: bool = True  # False: it acts in the environment while it adapts
     settings: Mapping[str, object] = field(default_factory=dict)  # fixed in advance; part of a result's key
@@ -142,8 +152,10 @@ def find_method(name: str) -> Method:
     return METHODS[name]
 
 
-def solve(name: str, problem: Problem) -> Adapted:
+def solve(name: str, problem: Problem) -> Behaviour:
     """Run a method under its own name; one that works offline is kept away from the world."""
     method = find_method(name)
     given = problem if not method.offline else replace(problem, world=None)
-    return replace(method.adapt(given), method=name)
+    result = method.adapt(given)
+    behaviour = result if isinstance(result, Behaviour) else Behaviour(result)
+    return replace(behaviour, found=replace(behaviour.found, method=name))
