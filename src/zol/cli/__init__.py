@@ -27,6 +27,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "adapt": ("zol.cli.adapt:adapt", "find the latent for a task, offline, from a checkpoint alone"),
     "bench exorl": ("zol.cli.bench_exorl:exorl", "16 control tasks: every method on every model, honestly"),
     "bench humenv": ("zol.cli.bench_humenv:humenv", "45 HumEnv tasks: a model's own prompt against ZOL"),
+    "sweep": ("zol.cli.sweep:sweep", "the paper's 72 configurations, and as many random moves"),
+    "report": ("zol.cli.report:report", "tables and figures of a result store"),
     "export": ("zol.cli.export:export", "the actor as ONNX, with latents and a contract, for a robot"),
 }
 
