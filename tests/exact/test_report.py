@@ -7,7 +7,7 @@ import pytest
 
 from zol import report
 from zol.errors import DataError
-from zol.report import Scores
+from zol.report import Scores, bootstrap_all, statistics
 
 
 def scores(runs: int = 3, episodes: int = 20, gain: float = 0.05) -> Scores:
@@ -67,3 +67,55 @@ def test_unpaired_shapes_are_refused() -> None:
         Scores(("a",), {"fb": np.zeros((1, 1, 3)), "zol": np.zeros((1, 1, 4))})
     with pytest.raises(DataError, match="do not fit"):
         Scores(("a", "b"), {"fb": np.zeros((1, 1, 3))})
+
+
+def domain(runs: int, mean: float, gain: float, seed: int) -> np.ndarray:
+    """Method and baseline [2, runs, 2 tasks, 40 episodes]."""
+    base = np.random.default_rng(seed).normal(mean, 1.0, (runs, 2, 40))
+    return np.stack([base + gain, base])
+
+
+def test_every_domain_counts_the_same_however_many_seeds_it_has() -> None:
+    found = bootstrap_all(
+        [domain(5, 100.0, 10.0, 0), domain(1, 300.0, -2.0, 1)],
+        {"difference": statistics.difference, "relative": statistics.relative},
+    )
+    assert found["difference"].value == pytest.approx((10.0 - 2.0) / 2)
+    assert found["relative"].value == pytest.approx(100 * 4.0 / 200.0, rel=0.01)
+    assert found["difference"].low == pytest.approx(
+        4.0
+    )  # the same gain in every episode: nothing to resample
+
+
+def test_interquartile_mean_ignores_wild_cells_and_agrees_with_scipy() -> None:
+    from scipy.stats import trim_mean
+
+    values = np.random.default_rng(0).normal(size=(4, 4, 30))
+    values[0, 0] += 1e6
+    expected = trim_mean(values.mean(-1).ravel(), 0.25)
+    assert float(statistics.interquartile_mean([values])) == pytest.approx(expected)
+    # Two copies of a seed change nothing, because a domain weighs the same.
+    twice = np.concatenate([values, values])
+    assert float(statistics.interquartile_mean([twice])) == pytest.approx(expected)
+
+
+def test_probability_of_improvement_counts_ties_half() -> None:
+    method, base = np.zeros((1, 1, 4)), np.array([[[1.0, -1.0, 0.0, -1.0]]])
+    assert float(statistics.improvement([np.stack([method, base])])) == (0 + 1 + 0.5 + 1) / 4
+
+
+def test_resamples_keep_pairs_together() -> None:
+    """A constant gain has an interval of width zero, whatever the noise that both sides share."""
+    found = bootstrap_all([domain(3, 0.0, 0.25, 2)], {"difference": statistics.difference})["difference"]
+    assert found.high - found.low < 1e-9
+
+
+CELLS = (["task", "Δ fb [95 %]"], [["walk_back", "+1.0 % [−2, 3]"], ["a,b & <c>", "0"]])
+
+
+def test_renderers_escape_what_their_format_would_eat() -> None:
+    tex = report.latex(CELLS, "100 % of it", "tab:x")
+    assert r"walk\_back & +1.0 \% [$-$2, 3] \\" in tex
+    assert r"\caption{100 \% of it}" in tex
+    assert '"a,b & <c>",0' in report.csv_text(CELLS)
+    assert "a,b &amp; &lt;c&gt;" in report.html_table(CELLS)

@@ -4,8 +4,9 @@ import pytest
 import torch
 
 from zol import measure
+from zol.adapt.ascent import Search, climb
 from zol.adapt.base import Evidence
-from zol.adapt.zol import AUTHORS, ZOLConfig, zol
+from zol.adapt.zol import AUTHORS, PER_ROW, ZOLConfig, zol
 from zol.config import ConfigError
 from zol.models.exact import ExactFB
 from zol.models.fb import FB, FBConfig
@@ -110,6 +111,48 @@ def test_a_sweep_equals_its_rows_one_by_one(fb: FB, evidence: Evidence) -> None:
             single = zol(fb, alone, start[t : t + 1], config)
             torch.testing.assert_close(together.z[c, t], single.z[0, 0], rtol=1e-6, atol=1e-6)
             torch.testing.assert_close(together.estimate[c, t], single.estimate[0, 0], rtol=1e-6, atol=1e-6)
+
+
+def test_rows_that_share_a_path_share_its_work(fb: FB, evidence: Evidence) -> None:
+    """Step counts and clips that never bite cost nothing; a clip that bites is searched for itself."""
+    base = ZOLConfig(steps=9, learning_rate=0.05)
+    start = evidence.prompt(fb)
+    peak = float(climb(one_row(fb, evidence, start, base), {9}, False)[0][9].peak[0])
+    configs = [base, base.but(steps=4), base.but(clip=100 * peak), base.but(clip=1 + (peak - 1) / 2)]
+    calls: list[int] = []
+    act = fb.act
+
+    def counted(obs: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
+        calls.append(z.requires_grad * z.shape[0])
+        return act(obs, z)
+
+    fb.act = counted  # type: ignore[method-assign]
+    try:
+        together = zol(fb, evidence, start, configs)
+    finally:
+        del fb.act
+    assert sum(calls) <= 2 * 10 * len(evidence.tasks)  # two paths of 9 + 1 scored steps, not four
+    for c, config in enumerate(configs):
+        single = zol(fb, evidence, start, config)
+        torch.testing.assert_close(together.z[c], single.z[0], rtol=1e-6, atol=1e-6)
+        torch.testing.assert_close(together.trace["objective"][:5, c], single.trace["objective"][:5, 0])
+    assert torch.equal(together.z[0], together.z[2])
+    assert not torch.equal(together.z[0], together.z[3])
+
+
+def one_row(fb: FB, evidence: Evidence, start: torch.Tensor, config: ZOLConfig) -> Search:
+    rows = {name: torch.tensor([getattr(config, name)]) for name in PER_ROW}
+    z0 = fb.project(start[:1])
+    B = fb.backward(evidence.obs).detach()
+    return Search(fb, B, evidence.rewards[:1], evidence.starts, z0, config, rows)
+
+
+def test_a_trace_is_optional(fb: FB, evidence: Evidence) -> None:
+    start = evidence.prompt(fb)
+    told, silent = (zol(fb, evidence, start, ZOLConfig(steps=5), trace=trace) for trace in (True, False))
+    assert silent.trace == {}
+    assert torch.equal(told.z, silent.z)
+    assert set(told.diagnostics) == set(silent.diagnostics)
 
 
 def test_adam_is_torchs_adam(fb: FB, evidence: Evidence) -> None:

@@ -66,10 +66,14 @@ class Evidence:
 
     def audible(self) -> tuple["Evidence", list[str]]:
         """Without tasks whose reward is zero on the whole sample, which no prompt can serve; those names."""
-        heard = self.rewards.abs().amax(-1) > 0
-        tasks = tuple(name for name, kept in zip(self.tasks, heard.tolist(), strict=True) if kept)
-        silent = [name for name in self.tasks if name not in tasks]
-        return replace(self, tasks=tasks, rewards=self.rewards[heard]), silent
+        heard = (self.rewards.abs().amax(-1) > 0).tolist()
+        tasks = [name for name, kept in zip(self.tasks, heard, strict=True) if kept]
+        return self.only(*tasks), [name for name in self.tasks if name not in tasks]
+
+    def only(self, *tasks: str) -> "Evidence":
+        """The same sample with the rewards of some tasks."""
+        rows = [self.tasks.index(name) for name in tasks]
+        return replace(self, tasks=tasks, rewards=self.rewards[rows])
 
     def prompt(
         self, model: Model, how: prompt.RewardPrompt = "correlation", *, centre: bool = False

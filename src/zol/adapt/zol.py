@@ -8,15 +8,14 @@ For each latent z the ratio w_z of its occupancy to the data is read off the mod
 
 is climbed for T steps; the z with the best L, of all that were scored, is returned. Everything is
 batched: rows are configurations × tasks, z is [C·T, d], and hyperparameters are tensors over rows, so a
-sweep is one run whose rows are independent of each other (Adam, clipping and stopping act per row).
+sweep is one run (zol.adapt.ascent) in which work that rows share is done once.
 
 Defaults are the paper's. Its authors' code differs in places; those variants are options by name, and
 :data:`AUTHORS` collects them.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -24,6 +23,7 @@ from pydantic import Field
 from torch import Tensor
 
 from zol import measure, prompt
+from zol.adapt.ascent import Search, climb
 from zol.adapt.base import Adapted, Evidence, identity
 from zol.config import Config, ConfigError
 from zol.models.base import Model
@@ -91,12 +91,14 @@ def zol(
     config: ZOLConfig | Sequence[ZOLConfig] | None = None,
     *,
     generator: torch.Generator | None = None,
-    rows_at_once: int = 64,
+    rows_at_once: int = 16,
+    trace: bool = True,
 ) -> Adapted:
     """Adapt latents ``[T, d]`` (one per task of the evidence) under one or many configurations.
 
     ``rows_at_once`` bounds memory: rows are independent, so the result does not depend on it.
     ``generator`` is used only where states are drawn from the sample (``mu_states``, ``top_reward_share``).
+    ``trace=False`` leaves out the diagnostics of every step, which a large sweep need not pay for.
     """
     configs = tuple([config or ZOLConfig()] if config is None or isinstance(config, Config) else config)
     _same_named_options(configs)
@@ -108,107 +110,96 @@ def zol(
         )
     features = prompt.backward_features(model, evidence.obs)
     states = _mu_states(evidence, configs[0], generator)
-    task_of_row = torch.arange(tasks, device=start.device).repeat(len(configs))
-    rows = {name: _per_row(configs, name, tasks, start) for name in PER_ROW}
-    found = []
-    with frozen(model) if isinstance(model, torch.nn.Module) else nullcontext():
-        for part in torch.arange(len(task_of_row)).split(rows_at_once):
-            t = task_of_row[part]
-            problem = _Problem(
-                model,
-                features,
-                evidence.rewards[t],
-                states if states.ndim == 2 else states[t],
-                model.project(start[t]).detach(),
-                configs[0],
-                {name: values[part] for name, values in rows.items()},
-            )
-            found.append(_climb(problem))
-    return _gather(model, evidence, start, configs, found)
+    settings = {name: _per_row(configs, name, tasks, start) for name in PER_ROW}
 
-
-@dataclass(frozen=True)
-class _Problem:
-    """R independent searches: rows are pairs of a configuration and a task."""
-
-    model: Model
-    features: Tensor  # B(s_i), [N, d]
-    rewards: Tensor  # [R, N]
-    states: Tensor  # [S, D] or [R, S, D]
-    start: Tensor  # Π(z0), [R, d]
-    options: ZOLConfig
-    rows: Mapping[str, Tensor]  # each [R]
-
-    def score(self, z: Tensor) -> dict[str, Tensor]:
-        """The objective of latents ``[R, d]`` and everything it is made of, each ``[R]``."""
-        o = self.options
-        mu = measure.forward_mean(self.model, self.states, z)
-        raw = measure.raw_ratio(self.model, mu, self.features)
-        w = measure.shape_weights(
-            raw,
-            o.shaping,
-            sharpness=o.sharpness,
-            clip=self.rows["clip"].unsqueeze(-1),
-            renormalise=o.clip_then_renormalise,
+    def search(rows: Tensor, **changed: Tensor) -> Search:
+        """The searches of some rows; row c·T + t is configuration c on task t."""
+        t = rows % tasks
+        return Search(
+            model,
+            features,
+            evidence.rewards[t],
+            states if states.ndim == 2 else states[t],
+            model.project(start[t]).detach(),
+            configs[0],
+            {name: values[rows] for name, values in settings.items()} | changed,
         )
-        mean_reward = self.rewards.mean(-1)
-        centred = self.rewards - mean_reward.unsqueeze(-1) if o.centre_rewards else self.rewards
-        gain = (w * centred).mean(-1)
-        if o.self_normalised:
-            gain = gain / w.mean(-1).clamp_min(1e-8)
-        chi = measure.chi_square(w)
-        moved = (self.model.project(z) - self.start).square()
-        trust = moved.sum(-1) if o.trust_norm == "squared" else moved.mean(-1)
-        objective = gain - self.rows["chi_square"] * chi - self.rows["trust"] * trust
-        with torch.no_grad():
-            distance = moved.sum(-1).sqrt() / self.start.norm(dim=-1)
-            estimate = (w * self.rewards).mean(-1) / w.mean(-1).clamp_min(1e-8)
-            extra = measure.diagnose(raw, w) | {"distance": distance, "estimate": estimate}
-        return {"objective": objective, "gain": gain, "trust": trust} | extra
+
+    with frozen(model) if isinstance(model, torch.nn.Module) else nullcontext():
+        z, told = _climb_all(search, settings, tasks, rows_at_once, trace)
+        every = torch.arange(len(z), device=start.device).split(rows_at_once)
+        scored = [search(part).score(z[part]) for part in every]
+    shape = (len(configs), tasks)
+    scores = {name: torch.cat([s[name] for s in scored]).reshape(shape) for name in scored[0]}
+    return Adapted(
+        z=z.reshape(*shape, -1),
+        start=model.project(start),
+        method="zol",
+        configs=tuple(c.model_dump() for c in configs),
+        evidence=evidence,
+        model_identity=identity(model),
+        estimate=scores.pop("estimate"),
+        diagnostics=scores,
+        trace={name: values.reshape(len(values), *shape) for name, values in told.items()},
+    )
 
 
-def _climb(problem: _Problem) -> tuple[Tensor, dict[str, Tensor], dict[str, Tensor]]:
-    """Adam ascent of every row; the best latent by objective, its scores, and the trace of all steps."""
-    p = problem.rows
-    z = problem.start.clone()
-    first, second = torch.zeros_like(z), torch.zeros_like(z)
-    best_z = z.clone()
-    best: dict[str, Tensor] = {}
-    since_best = torch.zeros_like(p["steps"])
-    trace: dict[str, list[Tensor]] = {}
-    running = torch.ones_like(p["steps"], dtype=torch.bool)
-    for step in range(int(p["steps"].max()) + 1):
-        z.requires_grad_(True)
-        scores = problem.score(z)
-        (gradient,) = torch.autograd.grad(scores["objective"].sum(), z)
-        z = z.detach()
-        scores = {name: value.detach() for name, value in scores.items()}
-        for name, value in scores.items():
-            trace.setdefault(name, []).append(torch.where(running, value, torch.nan))
-        better = running & (scores["objective"] > best["objective"]) if best else running.clone()
-        best_z = torch.where(better.unsqueeze(-1), z, best_z)
-        best = {k: torch.where(better, v, best[k]) for k, v in scores.items()} if best else scores
-        since_best = torch.where(better, 0, since_best + 1)
-        # A row that took `steps` steps has been scored steps + 1 times: the last z counts as well.
-        running = running & (step < p["steps"]) & ((p["patience"] == 0) | (since_best < p["patience"]))
-        if not bool(running.any()):
-            break
-        size = gradient.norm(dim=-1).clamp_min(1e-30)
-        shrink = torch.where(p["grad_clip"] > 0, (p["grad_clip"] / size).clamp_max(1.0), 1.0)
-        moved, first, second = _adam(z, gradient * shrink.unsqueeze(-1), first, second, step + 1, p)
-        z = torch.where(running.unsqueeze(-1), problem.model.project(moved), z)
-    return best_z, best, {name: torch.stack(values) for name, values in trace.items()}
+def _climb_all(
+    search: Callable[..., Search],
+    settings: Mapping[str, Tensor],
+    tasks: int,
+    rows_at_once: int,
+    trace: bool,
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """The best latent of every row ``[R, d]`` and the traces ``[steps, R]``; shared paths are climbed once.
+
+    Rows that differ only in how far they go, or in a clip that turns out never to bite, follow the same path
+    to the last bit. Each path is climbed to its longest row under its loosest clip; a row whose own clip
+    would have bitten on the way waits for the next round.
+    """
+    steps, clips = settings["steps"].tolist(), settings["clip"].tolist()
+    found: dict[int, Tensor] = {}
+    told: dict[str, dict[int, Tensor]] = {}
+    waiting = list(range(len(steps)))
+    while waiting:
+        paths = _paths(waiting, settings, tasks)
+        waiting = []
+        for begin in range(0, len(paths), rows_at_once):
+            part = paths[begin : begin + rows_at_once]
+            device = settings["clip"].device
+            leaders = torch.tensor([max(path, key=lambda row: clips[row]) for path in part], device=device)
+            longest = torch.tensor([max(steps[row] for row in path) for path in part], device=device)
+            stops = {steps[row] for path in part for row in path}
+            snapshots, seen = climb(search(leaders, steps=longest), stops, trace)
+            for k, path in enumerate(part):
+                for row in path:
+                    snapshot = snapshots[steps[row]]
+                    if clips[row] < clips[leaders[k]] and float(snapshot.peak[k]) > clips[row]:
+                        waiting.append(row)
+                        continue
+                    found[row] = snapshot.z[k]
+                    for name, values in seen.items():
+                        told.setdefault(name, {})[row] = values[: steps[row] + 1, k]
+    length = max((len(values) for rows in told.values() for values in rows.values()), default=0)
+    traces = {
+        name: torch.stack([_padded(rows[row], length) for row in range(len(steps))], dim=1)
+        for name, rows in told.items()
+    }
+    return torch.stack([found[row] for row in range(len(steps))]), traces
 
 
-def _adam(
-    z: Tensor, gradient: Tensor, first: Tensor, second: Tensor, count: int, rows: Mapping[str, Tensor]
-) -> tuple[Tensor, Tensor, Tensor]:
-    """One ascent step with torch's default moments; the learning rate differs between rows."""
-    first = first.lerp(gradient, 1 - 0.9)
-    second = second.lerp(gradient.square(), 1 - 0.999)
-    mean = first / (1 - 0.9**count)
-    deviation = (second / (1 - 0.999**count)).sqrt() + 1e-8
-    return z + rows["learning_rate"].unsqueeze(-1) * mean / deviation, first, second
+def _paths(rows: Sequence[int], settings: Mapping[str, Tensor], tasks: int) -> list[list[int]]:
+    """Rows grouped by what decides their path: the task and all settings but step count and clip."""
+    deciding = [values.tolist() for name, values in settings.items() if name not in ("steps", "clip")]
+    paths: dict[tuple[float, ...], list[int]] = {}
+    for row in rows:
+        paths.setdefault((row % tasks, *(values[row] for values in deciding)), []).append(row)
+    return list(paths.values())
+
+
+def _padded(values: Tensor, length: int) -> Tensor:
+    """A trace ``[steps]`` with NaN after its end."""
+    return torch.cat([values, values.new_full((length - len(values),), torch.nan)])
 
 
 def _mu_states(evidence: Evidence, options: ZOLConfig, generator: torch.Generator | None) -> Tensor:
@@ -245,35 +236,3 @@ def _same_named_options(configs: Sequence[ZOLConfig]) -> None:
                     f"the rows of one sweep share '{key}', got {value!r} and {other[key]!r}: "
                     f"run them as two sweeps (rows may differ in {', '.join(PER_ROW)})"
                 )
-
-
-def _gather(
-    model: Model,
-    evidence: Evidence,
-    start: Tensor,
-    configs: tuple[ZOLConfig, ...],
-    found: Sequence[tuple[Tensor, dict[str, Tensor], dict[str, Tensor]]],
-) -> Adapted:
-    shape = (len(configs), len(evidence.tasks))
-    scores = {name: torch.cat([best[name] for _, best, _ in found]).reshape(shape) for name in found[0][1]}
-    steps = max(len(trace["objective"]) for _, _, trace in found)
-
-    def full(values: Tensor) -> Tensor:
-        missing = torch.full((steps - len(values), values.shape[1]), torch.nan, dtype=values.dtype)
-        return torch.cat([values, missing.to(values.device)])
-
-    trace = {
-        name: torch.cat([full(part[name]) for _, _, part in found], dim=1).reshape(steps, *shape)
-        for name in found[0][2]
-    }
-    return Adapted(
-        z=torch.cat([z for z, _, _ in found]).reshape(*shape, -1),
-        start=model.project(start),
-        method="zol",
-        configs=tuple(c.model_dump() for c in configs),
-        evidence=evidence,
-        model_identity=identity(model),
-        estimate=scores.pop("estimate"),
-        diagnostics=scores,
-        trace=trace,
-    )

@@ -26,7 +26,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "train fb": ("zol.cli.train:fb", "pretrain forward–backward representations, resumable"),
     "train show": ("zol.cli.train_show:show", "the learning curve of a run: returns and health"),
     "adapt": ("zol.cli.adapt:adapt", "find the latent for a task, offline, from a checkpoint alone"),
+    "bench exorl": ("zol.cli.bench_exorl:exorl", "16 control tasks: every method on every model, honestly"),
     "bench humenv": ("zol.cli.bench_humenv:humenv", "45 HumEnv tasks: a model's own prompt against ZOL"),
+    "sweep": ("zol.cli.sweep:sweep", "the paper's 72 configurations, and as many random moves"),
+    "report": ("zol.cli.report:report", "tables and figures of a result store"),
     "export": ("zol.cli.export:export", "the actor as ONNX, with latents and a contract, for a robot"),
 }
 # Commands whose defaults depend on what is asked for: their function takes the words and makes the command.

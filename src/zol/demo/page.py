@@ -8,24 +8,10 @@ from typing import TYPE_CHECKING
 
 from zol import report
 from zol.demo.figures import headline
+from zol.report.render import STYLE
 
 if TYPE_CHECKING:
     from zol.demo.story import Story
-
-STYLE = """
-body { font: 16px/1.55 system-ui, sans-serif; max-width: 62rem; margin: 2.5rem auto; padding: 0 1rem;
-  color: #222 }
-h1 { margin-bottom: .2rem } .lead { color: #555; margin-top: 0 }
-.wide { overflow-x: auto; margin-bottom: 1.5rem }
-table { border-collapse: collapse; font-size: .85rem; white-space: nowrap }
-th, td { padding: .3rem .6rem; border-bottom: 1px solid #ddd; text-align: right }
-th { border-bottom: 2px solid #222 }
-th:first-child, td:first-child { text-align: left; font-weight: 600 }
-img { max-width: 100% } small, figcaption { color: #666 } figure { margin: 1.5rem 0 }
-@media (prefers-color-scheme: dark) { body { background: #181818; color: #ddd }
-  .lead, small, figcaption { color: #aaa } th { border-color: #ddd } td { border-color: #444 }
-  img { background: #fff } }
-"""
 
 CAPTIONS = {
     "reconstruction": "The paper's toy figure. Left: where the data are. Then the reward, and the reward "
@@ -50,8 +36,8 @@ def render(story: "Story", pictures: Mapping[str, Path]) -> str:
     """The page as one string, pictures embedded."""
     from zol.demo.story import extra_columns
 
-    summary = _table(*report.summary(story.scores, "fb", extra_columns(story)))
-    per_task = _table(*report.per_task(story.scores))
+    summary = report.html_table(report.summary(story.scores, "fb", extra_columns(story)))
+    per_task = report.html_table(report.per_task(story.scores))
     means = {name: float(values.mean()) for name, values in story.scores.values.items()}
     notes = "".join(f"<li><b>{name}</b>: {html.escape(text)}</li>" for name, text in NOTES.items())
     figures = "".join(
@@ -85,9 +71,3 @@ it.</small></p>
 
 def _embedded(picture: Path) -> str:
     return "data:image/png;base64," + base64.b64encode(picture.read_bytes()).decode()
-
-
-def _table(columns: list[str], rows: list[list[str]]) -> str:
-    head = "".join(f"<th>{html.escape(name)}</th>" for name in columns)
-    body = "".join("<tr>" + "".join(f"<td>{html.escape(c)}</td>" for c in row) + "</tr>" for row in rows)
-    return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'

@@ -29,14 +29,14 @@ class ControlWorld:
     threaded = True  # physics uses the cores, so torch should not while environments run
 
     def __init__(self, domain: Domain, threads: int = 0) -> None:
-        """A world without environments yet; ``threads=0`` uses every core."""
+        """A world without environments yet; ``threads=0`` uses every core; settable until a reset."""
         self.domain = domain
         self.name = domain.name
         self.layout = domain.layout
         self.tasks = domain.tasks
         self.discount = domain.discount
         self.action_dim = int(domain.model.nu)
-        self._threads = threads
+        self.threads = threads
         low, high = domain.model.actuator_ctrlrange.T
         # Written so that a range of [−1, 1] leaves every action untouched, to the last bit.
         self._middle, self._half = (high + low) / 2, (high - low) / 2
@@ -136,7 +136,7 @@ class ControlWorld:
         return self._batch
 
     def _new_batch(self, model: object, n: int, persistent: bool) -> Batch:
-        batch = mujoco.batch.Batch(model, n, self._threads, persistent)
+        batch = mujoco.batch.Batch(model, n, self.threads, persistent)
         for name in self.domain.reads:
             batch.bind(name)  # before the first call: a field is filled by the calls that follow
         return batch

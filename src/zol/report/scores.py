@@ -1,10 +1,4 @@
-"""Numbers one can trust: raw scores, bootstrap intervals, paired differences, tables.
-
-Scores are kept raw, ``runs × tasks × episodes`` per method. A *run* is a pretraining seed; episode e starts
-from the same state for every method, so differences are paired. Intervals are percentile bootstraps that
-resample runs and, within each task, episodes; with a single run they cover start states only, and every
-table says so.
-"""
+"""Raw scores of several methods, ``runs × tasks × episodes``, and the plain tables of them."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -13,35 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-from rich import box
-from rich.table import Table
 
 from zol.errors import DataError
+from zol.report.statistics import Array, Interval, bootstrap, number
 
-Array = NDArray[np.float64]
-RESAMPLES = 2000
-
-
-def number(value: float) -> str:
-    """Three decimals for normalised scores, one for returns in the hundreds."""
-    return f"{value:.3f}" if abs(value) < 10 else f"{value:.1f}"
-
-
-@dataclass(frozen=True)
-class Interval:
-    """An estimate with its 95 % bootstrap interval."""
-
-    value: float
-    low: float
-    high: float
-
-    def __str__(self) -> str:
-        # Bounds without their leading zero: tables fit a terminal of 80 columns.
-        low, high = (
-            number(x).replace("0.", ".", 1) if abs(x) < 1 else number(x) for x in (self.low, self.high)
-        )
-        return f"{number(self.value)} [{low}, {high}]"
+Cells = tuple[list[str], list[list[str]]]  # header, rows
 
 
 @dataclass(frozen=True)
@@ -91,28 +61,9 @@ class Scores:
         return Scores(tuple(description["tasks"]), values, description["facts"])
 
 
-def bootstrap(values: Array, seed: int = 0, resamples: int = RESAMPLES) -> Interval:
-    """The mean of ``[runs, tasks, episodes]`` over everything, with its interval.
-
-    Tasks are the benchmark and stay fixed; runs and, within run and task, episodes are resampled.
-    """
-    runs, tasks, episodes = values.shape
-    rng = np.random.default_rng(seed)
-    means = np.empty(resamples)
-    for k in range(resamples):
-        chosen = values[rng.integers(runs, size=runs)]
-        picks = rng.integers(episodes, size=(runs, tasks, episodes))
-        means[k] = np.take_along_axis(chosen, picks, axis=2).mean()
-    low, high = np.quantile(means, [0.025, 0.975])
-    return Interval(float(values.mean()), float(low), float(high))
-
-
 def paired(scores: Scores, method: str, baseline: str) -> Interval:
     """Mean difference to a baseline on the same runs, tasks and start states."""
     return bootstrap(scores.values[method] - scores.values[baseline])
-
-
-Cells = tuple[list[str], list[list[str]]]  # header, rows
 
 
 def summary(scores: Scores, baseline: str, extra: Mapping[str, Sequence[str]] | None = None) -> Cells:
@@ -131,29 +82,6 @@ def per_task(scores: Scores) -> Cells:
     means = {method: values.mean(axis=(0, 2)) for method, values in scores.values.items()}
     rows = [[task, *(number(means[m][t]) for m in scores.methods)] for t, task in enumerate(scores.tasks)]
     return ["task", *scores.methods], rows
-
-
-def table(cells: Cells, title: str = "", caption: str = "") -> Table:
-    """Cells as a table for the terminal."""
-    grid = Table(
-        title=title or None,
-        caption=caption or None,
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-        padding=(0, 1, 0, 0),
-    )
-    for k, name in enumerate(cells[0]):
-        grid.add_column(name, justify="left" if k == 0 else "right", no_wrap=True)
-    for row in cells[1]:
-        grid.add_row(*row)
-    return grid
-
-
-def markdown(cells: Cells) -> str:
-    """Cells as a Markdown table."""
-    columns, rows = cells
-    lines = [columns, ["---"] + ["---:"] * (len(columns) - 1), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
 
 
 def caveat(scores: Scores) -> str:

@@ -1,0 +1,63 @@
+"""Numbers of the ZOL paper (arXiv 2602.01962), as data: its tasks, its settings, its sweep.
+
+The settings per task are the ones that its table calls "best". Its public code chooses them by the return
+of test episodes, so whoever uses them has looked at the test: they are here to reproduce, not to recommend.
+"""
+
+from itertools import product
+from typing import Any
+
+from zol.adapt.zol import ZOLConfig
+from zol.errors import ZolError
+
+TASKS: dict[str, tuple[str, ...]] = {
+    "walker": ("spin", "run", "stand", "walk"),
+    "cheetah": ("run", "run_backward", "walk", "walk_backward"),
+    "quadruped": ("jump", "run", "stand", "walk"),
+    "point_mass_maze": ("reach_bottom_left", "reach_bottom_right", "reach_top_left", "reach_top_right"),
+}
+"""Domain → its four tasks, in the order of the paper's table."""
+
+# (domain, task): learning rate η, steps T, λ_χ, λ_z, w_max; always N = 256 start states
+BEST: dict[tuple[str, str], tuple[float, int, float, float, float]] = {
+    ("cheetah", "run"): (5e-4, 200, 0.0, 0.05, 100.0),
+    ("cheetah", "run_backward"): (5e-4, 100, 0.005, 0.05, 100.0),
+    ("cheetah", "walk"): (5e-4, 200, 0.0, 0.05, 100.0),
+    ("cheetah", "walk_backward"): (5e-4, 200, 0.001, 0.02, 100.0),
+    ("point_mass_maze", "reach_bottom_left"): (5e-4, 200, 0.005, 0.02, 50.0),
+    ("point_mass_maze", "reach_bottom_right"): (5e-4, 200, 0.001, 0.02, 50.0),
+    ("point_mass_maze", "reach_top_left"): (5e-4, 200, 0.001, 0.02, 100.0),
+    ("point_mass_maze", "reach_top_right"): (5e-4, 200, 0.001, 0.02, 50.0),
+    ("quadruped", "jump"): (5e-4, 200, 0.0, 0.02, 100.0),
+    ("quadruped", "run"): (5e-4, 200, 0.005, 0.0, 100.0),
+    ("quadruped", "stand"): (5e-4, 200, 0.0, 0.02, 50.0),
+    ("quadruped", "walk"): (5e-4, 200, 0.005, 0.05, 100.0),
+    ("walker", "run"): (1e-4, 200, 0.0, 0.05, 100.0),
+    ("walker", "spin"): (1e-4, 100, 0.001, 0.05, 50.0),
+    ("walker", "stand"): (5e-4, 200, 0.0, 0.02, 100.0),
+    ("walker", "walk"): (5e-4, 200, 0.005, 0.02, 100.0),
+}
+
+GRID: dict[str, tuple[Any, ...]] = {
+    "learning_rate": (5e-4, 1e-4),
+    "steps": (100, 200),
+    "chi_square": (0.0, 0.001, 0.005),
+    "trust": (0.0, 0.02, 0.05),
+    "clip": (50.0, 100.0),
+}
+"""The full-factorial sweep of the paper: 2 · 2 · 3 · 3 · 2 = 72 configurations."""
+
+
+def best_on_test_returns(domain: str, task: str) -> ZOLConfig:
+    """The paper's settings of one task; see the module's warning."""
+    if (domain, task) not in BEST:
+        known = ", ".join(name for owner, name in BEST if owner == domain) or "no task of that world"
+        raise ZolError(f"the paper has no settings for task '{task}' of {domain}; it has {known}")
+    eta, steps, chi, trust, clip = BEST[domain, task]
+    return ZOLConfig(learning_rate=eta, steps=steps, chi_square=chi, trust=trust, clip=clip)
+
+
+def sweep_configs() -> list[ZOLConfig]:
+    """All 72 configurations."""
+    names = list(GRID)
+    return [ZOLConfig(**dict(zip(names, values, strict=True))) for values in product(*GRID.values())]

@@ -1,0 +1,146 @@
+"""``zol report``: everything a store knows, as Markdown, LaTeX, CSV and one HTML page.
+
+Raw returns are written beside the tables (``cells.csv``), so that every number can be computed again by
+others. The same store gives the same files.
+"""
+
+import base64
+import html
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+from zol.bench.ablation import curves, gather_sweeps, sweep_section
+from zol.bench.figures import ablation_curves, improvement_panels
+from zol.bench.results import gather, provenance_facts
+from zol.bench.sections import Section, benchmark_section
+from zol.bench.store import KEY, Result, Store, canonical
+from zol.errors import DataError
+from zol.files import write_bytes
+from zol.report import Cells, csv_text, html_table, latex, markdown
+from zol.report.render import STYLE
+
+Format = Literal["md", "latex", "csv", "html"]
+SWEEP = "sweep"  # benchmarks whose name begins so are sweeps
+TITLE = "Adaptation of behavioural foundation models"
+
+
+def write_report(store: Store, out: Path, formats: Sequence[Format]) -> list[Path]:
+    """Write all tables and figures of a store; the files that were written."""
+    rows = store.results()
+    if not rows:
+        raise DataError(f"{store.path} holds no results yet: zol bench exorl fills it")
+    out.mkdir(parents=True, exist_ok=True)
+    sections = [_section(store, name, out) for name in _benchmarks(rows)]
+    facts = provenance_facts(rows)
+    written = [picture for section in sections for picture, _ in section.figures]
+
+    def write(name: str, text: str) -> None:
+        write_bytes(out / name, text.encode())
+        written.append(out / name)
+
+    if "md" in formats:
+        write("report.md", markdown_page(sections, facts))
+    if "latex" in formats:
+        write("report.tex", latex_page(sections, facts))
+    if "html" in formats:
+        write("index.html", html_page(sections, facts))
+    if "csv" in formats:
+        write("cells.csv", csv_text(raw_cells(rows)))
+        for section in sections:
+            for name, _, cells in section.tables:
+                write(f"{name}.csv", csv_text(cells))
+    return written
+
+
+def _benchmarks(rows: Sequence[Result]) -> list[str]:
+    """Benchmarks first, sweeps after them."""
+    names = {row.key.benchmark for row in rows}
+    return sorted(names, key=lambda name: (name.startswith(SWEEP), name))
+
+
+def _section(store: Store, benchmark: str, out: Path) -> Section:
+    slug = benchmark.replace(" ", "-").replace("=", "")
+    if not benchmark.startswith(SWEEP):
+        grid = gather(store, benchmark)
+        if len(grid.methods) < 2:
+            return benchmark_section(grid, ())
+        picture = improvement_panels(grid, out / f"{slug}-improvement.png")
+        caption = "Difference to plain FB per task, with paired 95 % intervals"
+        return benchmark_section(grid, ((picture, caption),))
+    notes: list[str] = []
+    sweeps = gather_sweeps(store.results(benchmark=benchmark), notes)
+    if not sweeps:
+        return Section(f"Sweep: {benchmark}", "not finished yet\n" + "\n".join(notes))
+    section = sweep_section(benchmark, sweeps, notes)
+    picture = ablation_curves(curves(sweeps), out / f"{slug}-ablation.png")
+    caption = "Each setting's effect, averaged over all others, with paired 95 % intervals"
+    return Section(section.title, section.text, section.tables, ((picture, caption),))
+
+
+def raw_cells(rows: Sequence[Result]) -> Cells:
+    """One row per cell with everything the store knows, returns included."""
+    header = [*KEY, "offline", "environment_steps", "seconds", "estimate", "episodes", "mean", "returns"]
+    header += ["diagnostics", "chosen", "command", "commit", "hardware", "versions", "finished"]
+    lines = [
+        [
+            *(str(getattr(row.key, name)) for name in KEY),
+            str(int(row.offline)),
+            str(row.environment_steps),
+            f"{row.seconds:.3f}",
+            "" if row.estimate is None else repr(row.estimate),
+            str(len(row.returns)),
+            repr(float(row.returns.mean())),
+            " ".join(repr(float(value)) for value in row.returns),
+            canonical(row.diagnostics),
+            canonical(row.chosen),
+            *(str(row.facts[name]) for name in ("command", "commit", "hardware")),
+            canonical(row.facts["versions"]),
+            row.finished,
+        ]
+        for row in rows
+    ]
+    return header, sorted(lines)
+
+
+def markdown_page(sections: Sequence[Section], facts: dict[str, str]) -> str:
+    """All tables on one page."""
+    parts = [f"# {TITLE}\n", *(f"- {name}: {value}" for name, value in facts.items()), ""]
+    for section in sections:
+        parts += [f"## {section.title}\n", section.text, ""]
+        for _, caption, cells in section.tables:
+            parts += [f"**{caption}**\n", markdown(cells)]
+        parts += [f"![{caption}]({picture.name})\n" for picture, caption in section.figures]
+    return "\n".join(parts)
+
+
+def latex_page(sections: Sequence[Section], facts: dict[str, str]) -> str:
+    """All tables, to be included in a paper."""
+    parts = [f"% {TITLE}", *(f"% {name}: {value}" for name, value in facts.items()), ""]
+    for section in sections:
+        comment = section.text.replace("\n", "\n% ")
+        parts += [f"% {section.title}", f"% {comment}", ""]
+        parts += [latex(cells, caption, f"tab:{name}") for name, caption, cells in section.tables]
+    return "\n".join(parts)
+
+
+def html_page(sections: Sequence[Section], facts: dict[str, str]) -> str:
+    """One self-contained page."""
+    parts = []
+    for section in sections:
+        text = html.escape(section.text).replace("\n\n", "</p><p>").replace("\n", "<br>")
+        parts.append(f"<h2>{html.escape(section.title)}</h2><p><small>{text}</small></p>")
+        for _, caption, cells in section.tables:
+            parts.append(f"<h3>{html.escape(caption)}</h3>{html_table(cells)}")
+        for picture, caption in section.figures:
+            data = base64.b64encode(picture.read_bytes()).decode()
+            image = f'<img alt="{html.escape(caption)}" src="data:image/png;base64,{data}">'
+            parts.append(f"<figure>{image}<figcaption>{html.escape(caption)}</figcaption></figure>")
+    told = "".join(f"<li>{html.escape(k)}: {html.escape(str(v))}</li>" for k, v in facts.items())
+    return (
+        '<!doctype html>\n<html lang="en"><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{TITLE}</title><style>{STYLE}</style><h1>{TITLE}</h1>"
+        + "\n".join(parts)
+        + f"<h2>How these numbers were made</h2><ul>{told}</ul></html>\n"
+    )

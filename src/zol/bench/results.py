@@ -1,0 +1,129 @@
+"""From rows of the store to paired scores: one :class:`Grid` per benchmark.
+
+Only what can be compared fairly gets in: a method is shown on a domain if it has been run on every task and
+every model that the baseline has been run on there. What is left out is said.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from zol.bench import paper
+from zol.bench.methods import METHODS
+from zol.bench.store import Result, Store
+from zol.errors import DataError
+from zol.report import Array, Scores
+
+BASELINE = "fb"
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Comparable results of one benchmark."""
+
+    benchmark: str
+    domains: Mapping[str, Scores]
+    cells: Mapping[tuple[str, str], Sequence[Result]]  # (domain, method) → its rows
+    notes: tuple[str, ...]  # what was left out
+
+    @property
+    def methods(self) -> list[str]:
+        """Methods that are complete on at least one domain, in the order of the method table."""
+        found = {name for scores in self.domains.values() for name in scores.methods}
+        return [*(name for name in METHODS if name in found), *sorted(found - set(METHODS))]
+
+    def everywhere(self, method: str) -> bool:
+        """Whether the method is complete on all domains, so that it has an average over them."""
+        return all(method in scores.values for scores in self.domains.values())
+
+    def pairs(self, method: str, domains: Sequence[str] | None = None) -> list[Array]:
+        """Method and baseline ``[2, runs, tasks, episodes]`` per domain."""
+        return [
+            np.stack([self.domains[d].values[method], self.domains[d].values[BASELINE]])
+            for d in domains or self.domains
+        ]
+
+
+def in_paper_order(domains: Sequence[str]) -> list[str]:
+    """Domains as the paper lists them, others after them."""
+    return sorted(domains, key=lambda d: (list(paper.TASKS).index(d) if d in paper.TASKS else 99, d))
+
+
+def gather(store: Store, benchmark: str) -> Grid:
+    """All comparable results of a benchmark."""
+    rows = store.results(benchmark=benchmark)
+    if not rows:
+        raise DataError(f"{store.path} holds no results of '{benchmark}'")
+    # Settings of a method may have changed since: the latest finished cell counts.
+    latest = {(r.key.domain, r.key.method, r.key.model, r.key.task): r for r in rows}
+    notes: list[str] = []
+    domains: dict[str, Scores] = {}
+    cells: dict[tuple[str, str], list[Result]] = {}
+    for domain in in_paper_order(sorted({r.key.domain for r in rows})):
+        models, tasks = baseline_shape(rows, domain, notes)
+        if not models:
+            continue
+        values: dict[str, Array] = {}
+        for method in sorted({r.key.method for r in rows if r.key.domain == domain}):
+            found = [latest.get((domain, method, m, t)) for m in models for t in tasks]
+            present = [row for row in found if row is not None]
+            if len(present) < len(found):
+                notes.append(f"{method} on {domain}: {len(present)} of {len(found)} cells, left out")
+                continue
+            values[method] = stacked(present, len(models), len(tasks))
+            cells[domain, method] = present
+        domains[domain] = Scores(tuple(tasks), values, {"models": models})
+    if not domains:
+        raise DataError(
+            f"'{benchmark}' has no finished cells of {BASELINE}, which everything is compared with"
+        )
+    return Grid(benchmark, domains, cells, tuple(notes))
+
+
+def baseline_shape(rows: Sequence[Result], domain: str, notes: list[str]) -> tuple[list[str], list[str]]:
+    """Models, in the order of their seeds, and the tasks that the baseline has on all of them."""
+    own = [r for r in rows if r.key.domain == domain and r.key.method == BASELINE]
+    seeds = {r.key.model: r.key.pretraining_seed for r in own}
+    models = sorted(seeds, key=lambda model: (seeds[model], model))
+    known = list(paper.TASKS.get(domain, ()))
+    every = sorted({r.key.task for r in own}, key=lambda t: (known.index(t) if t in known else 99, t))
+    tasks = [t for t in every if {r.key.model for r in own if r.key.task == t} == set(models)]
+    dropped = [t for t in known if t not in tasks]
+    if dropped and models:
+        notes.append(f"{domain}: no result of {BASELINE} on every model for {', '.join(dropped)}, left out")
+    return (models, tasks) if tasks else ([], [])
+
+
+def stacked(rows: Sequence[Result], runs: int, tasks: int) -> Array:
+    """Returns ``[runs, tasks, episodes]`` of rows in that order."""
+    lengths = {len(row.returns) for row in rows}
+    if len(lengths) > 1:
+        raise DataError(f"cells of one benchmark have {sorted(lengths)} episodes: they cannot be paired")
+    return np.stack([row.returns for row in rows]).reshape(runs, tasks, -1)
+
+
+def provenance_facts(rows: Sequence[Result]) -> dict[str, Any]:
+    """What a report must say about where its numbers come from."""
+
+    def every(name: str) -> str:
+        return "; ".join(sorted({str(row.facts.get(name, "")) for row in rows}))
+
+    trained: dict[str, set[int]] = {}
+    for row in rows:
+        trained.setdefault(row.key.domain, set()).add(row.key.pretraining_seed)
+    seeds = [f"{domain}: {', '.join(map(str, sorted(own)))}" for domain, own in trained.items()]
+    versions = {
+        ", ".join(f"{name} {version}" for name, version in row.facts.get("versions", {}).items())
+        for row in rows
+    }
+    return {
+        "commands": every("command"),
+        "commit": every("commit"),
+        "hardware": every("hardware"),
+        "versions": "; ".join(sorted(versions)),
+        "pretraining seeds": "; ".join(sorted(seeds)),
+        "evaluation seed": ", ".join(sorted({str(row.key.evaluation_seed) for row in rows})),
+        "finished": f"{min(r.finished for r in rows)} … {max(r.finished for r in rows)}",
+    }

@@ -1,0 +1,142 @@
+"""The tables of a benchmark report, as cells that any renderer can print."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from zol.bench.methods import METHODS
+from zol.bench.results import BASELINE, Grid
+from zol.report import Cells, Interval, bootstrap_all, number
+from zol.report.statistics import (
+    average,
+    difference,
+    improvement,
+    method_average,
+    method_interquartile_mean,
+    relative,
+)
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading with what belongs under it."""
+
+    title: str
+    text: str
+    tables: tuple[tuple[str, str, Cells], ...] = ()  # name of the file, caption, cells
+    figures: tuple[tuple[Path, str], ...] = ()  # picture, caption
+
+
+def signed(interval: Interval, unit: str = "") -> str:
+    """A difference with its interval, always with a sign."""
+    small = abs(interval.value) < 10 and not unit
+    value, low, high = (
+        f"{x:+.3f}" if small else f"{x:+.1f}" for x in (interval.value, interval.low, interval.high)
+    )
+    return f"{value}{unit} [{low}, {high}]"
+
+
+def comparison(grid: Grid, domains: list[str]) -> Cells:
+    """One row per method: average return and how it compares with the baseline."""
+    header = ["method", "uses", "env. steps", "adapt s", "mean [95 %]"]
+    header += [f"Δ {BASELINE} [95 %]", "Δ % [95 %]", "IQM", "P(better) [95 %]"]
+    rows = []
+    for method in grid.methods:
+        if not all(method in grid.domains[d].values for d in domains):
+            continue
+        pairs = grid.pairs(method, domains)
+        own = bootstrap_all(
+            pairs,
+            {
+                "mean": method_average,
+                "iqm": method_interquartile_mean,
+                "difference": difference,
+                "relative": relative,
+                "better": improvement,
+            },
+        )
+        cells = [row for d in domains for row in grid.cells.get((d, method), ())]
+        compared = ["", "", number(own["iqm"].value), ""]
+        if method != BASELINE:
+            compared = [
+                signed(own["difference"]),
+                signed(own["relative"], " %"),
+                number(own["iqm"].value),
+                str(own["better"]),
+            ]
+        steps = float(np.mean([row.environment_steps for row in cells])) if cells else 0.0
+        seconds = float(np.median([row.seconds for row in cells])) if cells else 0.0
+        uses = "data" if all(row.offline for row in cells) else "environment"
+        rows.append([method, uses, f"{steps:,.0f}", f"{seconds:.1f}", str(own["mean"]), *compared])
+    return header, rows
+
+
+def task_table(grid: Grid) -> Cells:
+    """One row per task, one column per method, plain means; then the averages."""
+    methods = grid.methods
+    rows = []
+    for domain, scores in grid.domains.items():
+        for t, task in enumerate(scores.tasks):
+            means = [number(scores.values[m][:, t].mean()) if m in scores.values else "" for m in methods]
+            rows.append([f"{domain} {task}", *means])
+    averages = [
+        number(float(average([scores.values[m] for scores in grid.domains.values()])))
+        if grid.everywhere(m)
+        else ""
+        for m in methods
+    ]
+    return ["task", *methods], [*rows, ["average over domains", *averages]]
+
+
+def seed_table(grid: Grid) -> Cells:
+    """Means over tasks of every pretraining seed: what single models do."""
+    rows = []
+    for domain, scores in grid.domains.items():
+        for run in range(scores.runs):
+            seed = grid.cells[domain, BASELINE][run * len(scores.tasks)].key.pretraining_seed
+            means = [number(scores.values[m][run].mean()) if m in scores.values else "" for m in grid.methods]
+            rows.append([f"{domain} seed {seed}", *means])
+    return ["model", *grid.methods], rows
+
+
+def coverage(grid: Grid) -> str:
+    """What the intervals cover, in words."""
+    parts = []
+    for domain, scores in grid.domains.items():
+        runs, tasks, episodes = next(iter(scores.values.values())).shape
+        parts.append(f"{domain} {runs} × {tasks} × {episodes}")
+    single = [domain for domain, scores in grid.domains.items() if scores.runs == 1]
+    text = (
+        f"Pretraining seeds × tasks × paired episodes: {'; '.join(parts)}. Intervals are paired bootstraps "
+        "that resample seeds and, within seed and task, episodes; tasks are fixed. "
+    )
+    if single:
+        text += (
+            f"With one seed ({', '.join(single)}) they cover start states only, not the variation between "
+            "pretraining seeds. "
+        )
+    text += (
+        "An average over domains is the mean of the domains' means, so every domain counts the same however "
+        "many seeds it has. P(better) is the share of paired episodes that earn more than the baseline's, "
+        "ties half. IQM is the mean of the middle half of all (seed, task) means. Adapt s is the time to "
+        "adapt all tasks of a domain. Environment steps are per task, taken before the test."
+    )
+    return text
+
+
+def benchmark_section(grid: Grid, figures: tuple[tuple[Path, str], ...]) -> Section:
+    """Everything about one benchmark."""
+    slug = grid.benchmark.replace(" ", "-").replace("=", "")
+    domains = list(grid.domains)
+    tables = [(f"{slug}-tasks", "Mean return per task", task_table(grid))]
+    if len(domains) > 1:
+        tables.insert(0, (f"{slug}-overall", "Average over domains", comparison(grid, domains)))
+    tables += [(f"{slug}-{domain}", domain, comparison(grid, [domain])) for domain in domains]
+    if any(scores.runs > 1 for scores in grid.domains.values()):
+        tables.append((f"{slug}-seeds", "Mean over tasks, per model", seed_table(grid)))
+    known = [name for name in grid.methods if name in METHODS]
+    methods = "\n".join(f"- {name}: {METHODS[name].summary}" for name in known)
+    left_out = "".join(f"\n- {note}" for note in grid.notes)
+    text = coverage(grid) + "\n\n" + methods + (f"\n\nLeft out:{left_out}" if left_out else "")
+    return Section(f"Benchmark: {grid.benchmark}", text, tuple(tables), figures)

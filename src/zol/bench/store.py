@@ -1,0 +1,204 @@
+"""The result store: one SQLite file, one row per cell of the benchmark, raw episode returns in it.
+
+A cell is named by everything that decides its numbers: benchmark (with its settings), domain, task, method,
+configuration, weights of the model, pretraining seed, evaluation seed. The database keeps that name unique: a
+cell that is there already is left as it is, so that work which was done twice, by two processes or after a
+crash, never counts twice. Rows of one job appear together or not at all.
+"""
+
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import asdict, astuple, dataclass, field, fields
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from zol import provenance
+from zol.errors import DataError
+
+SCHEMA = 1
+UNKNOWN_SEED = -1  # a model that does not say how it was trained; its weights still tell it apart
+WAIT = 60.0  # seconds for another process to finish writing
+
+
+@dataclass(frozen=True)
+class Key:
+    """The name of a cell."""
+
+    benchmark: str
+    domain: str
+    task: str
+    method: str
+    configuration: str  # canonical JSON
+    model: str  # hash of the weights
+    pretraining_seed: int
+    evaluation_seed: int
+
+
+@dataclass(frozen=True)
+class Result:
+    """A cell: what one method earned on one task with one model, and how that came about."""
+
+    key: Key
+    returns: NDArray[np.float64]  # [episodes]; none yet where it is still to be tested
+    estimate: float | None = None  # what the method expected, mean reward per step
+    diagnostics: Mapping[str, float] = field(default_factory=dict)
+    chosen: Mapping[str, Any] = field(default_factory=dict)  # settings the method ended up with
+    offline: bool = True
+    environment_steps: int = 0  # taken while adapting
+    seconds: float = 0.0  # of adapting
+    facts: Mapping[str, Any] = field(default_factory=dict)  # command, commit, versions, hardware
+    finished: str = ""  # UTC
+
+
+def canonical(settings: Mapping[str, Any]) -> str:
+    """Settings as one line of JSON that depends on their values only."""
+    return json.dumps(settings, sort_keys=True, separators=(",", ":"), default=str)
+
+
+def stamp(command: str | None = None) -> dict[str, Any]:
+    """Command, commit, versions and hardware, to be kept with every cell."""
+    found = provenance.of_numbers()
+    if command is not None:
+        found["command"] = command
+    hardware = found.pop("cpu")
+    return {"command": found.pop("command"), "commit": found.pop("commit"), "hardware": hardware} | {
+        "versions": found
+    }
+
+
+def now() -> str:
+    """The time, as it is stored."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+KEY = [f.name for f in fields(Key)]
+CREATE = f"""
+create table if not exists results (
+    {", ".join(f"{f.name} {'integer' if f.type is int else 'text'} not null" for f in fields(Key))},
+    returns blob not null,
+    episodes integer not null,
+    estimate real,
+    diagnostics text not null,
+    chosen text not null,
+    offline integer not null,
+    environment_steps integer not null,
+    seconds real not null,
+    command text not null, "commit" text not null, hardware text not null, versions text not null,
+    finished text not null,
+    unique ({", ".join(KEY)})
+)
+"""
+
+
+class Store:
+    """A file of results that several processes of one machine may read and write at once."""
+
+    def __init__(self, path: str | Path) -> None:
+        """Open the file, or create it."""
+        self.path = Path(path)
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with self._connected() as database:
+                (version,) = database.execute("pragma user_version").fetchone()
+                if version not in (0, SCHEMA):
+                    raise DataError(f"{path} has format {version}, this zol reads {SCHEMA}: update it")
+                # Readers go on while one process writes, and a kill never leaves half a transaction behind.
+                database.execute("pragma journal_mode = wal")
+                database.execute(CREATE)
+                database.execute(f"pragma user_version = {SCHEMA}")
+        except (sqlite3.DatabaseError, OSError) as error:
+            raise DataError(f"{path} is not a result store that can be opened: {error}") from error
+
+    def add(self, results: Iterable[Result]) -> int:
+        """Store cells in one transaction; how many of them were new."""
+        rows = [_to_row(result) for result in results]
+        if not rows:
+            return 0
+        columns = ", ".join(f'"{name}"' for name in rows[0])
+        marks = ", ".join("?" * len(rows[0]))
+        with self._connected() as database:
+            before = database.total_changes
+            # "or ignore" would also swallow rows that are malformed; only a cell that exists is left alone.
+            database.executemany(
+                f"insert into results ({columns}) values ({marks}) on conflict ({', '.join(KEY)}) do nothing",
+                [tuple(row.values()) for row in rows],
+            )
+            return database.total_changes - before
+
+    def keys(self) -> set[Key]:
+        """The names of all cells."""
+        with self._connected() as database:
+            return {Key(*row) for row in database.execute(f"select {', '.join(KEY)} from results")}
+
+    def results(self, **wanted: str | int) -> list[Result]:
+        """Cells whose key has these values, in the order in which they were finished."""
+        unknown = set(wanted) - set(KEY)
+        if unknown:
+            raise DataError(f"{min(unknown)} is no part of a cell's name: {', '.join(KEY)}")
+        condition = " and ".join(f"{name} = ?" for name in wanted) or "1"
+        with self._connected() as database:
+            database.row_factory = sqlite3.Row
+            query = f"select * from results where {condition} order by rowid"
+            return [_from_row(row) for row in database.execute(query, tuple(wanted.values()))]
+
+    def __contains__(self, key: Key) -> bool:
+        condition = " and ".join(f"{name} = ?" for name in KEY)
+        with self._connected() as database:
+            found = database.execute(f"select 1 from results where {condition}", astuple(key)).fetchone()
+        return found is not None
+
+    def __len__(self) -> int:
+        with self._connected() as database:
+            return int(database.execute("select count(*) from results").fetchone()[0])
+
+    @contextmanager
+    def _connected(self) -> Iterator[sqlite3.Connection]:
+        # A connection per call: none is ever carried into another process or thread.
+        with closing(sqlite3.connect(self.path, timeout=WAIT)) as database, database:
+            yield database
+
+
+def _to_row(result: Result) -> dict[str, Any]:
+    returns = np.ascontiguousarray(result.returns, dtype="<f8")
+    if returns.ndim != 1 or len(returns) == 0 or not np.isfinite(returns).all():
+        raise DataError(
+            f"returns of {result.key.method} on {result.key.task} are not finite numbers [episodes]"
+        )
+    facts = result.facts
+    return asdict(result.key) | {
+        "returns": returns.tobytes(),
+        "episodes": len(returns),
+        "estimate": result.estimate,
+        "diagnostics": canonical(result.diagnostics),
+        "chosen": canonical(result.chosen),
+        "offline": int(result.offline),
+        "environment_steps": result.environment_steps,
+        "seconds": result.seconds,
+        "command": str(facts.get("command", "")),
+        "commit": str(facts.get("commit", "")),
+        "hardware": str(facts.get("hardware", "")),
+        "versions": canonical(facts.get("versions", {})),
+        "finished": result.finished or now(),
+    }
+
+
+def _from_row(row: sqlite3.Row) -> Result:
+    facts = {name: row[name] for name in ("command", "commit", "hardware")}
+    return Result(
+        key=Key(*(row[name] for name in KEY)),
+        returns=np.frombuffer(row["returns"], dtype="<f8").astype(np.float64),
+        estimate=row["estimate"],
+        diagnostics=json.loads(row["diagnostics"]),
+        chosen=json.loads(row["chosen"]),
+        offline=bool(row["offline"]),
+        environment_steps=row["environment_steps"],
+        seconds=row["seconds"],
+        facts=facts | {"versions": json.loads(row["versions"])},
+        finished=row["finished"],
+    )

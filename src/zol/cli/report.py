@@ -1,0 +1,32 @@
+"""``zol report``."""
+
+from pathlib import Path
+
+import tyro
+from rich.console import Console
+
+FORMATS = ("md", "latex", "csv", "html")
+
+
+def report(
+    store: tyro.conf.Positional[Path], out: Path = Path("results"), format: str = "md,latex,csv,html"
+) -> None:
+    """Tables and figures of everything in a result store, with the raw returns beside them.
+
+    Args:
+        store: file that zol bench and zol sweep have filled
+        out: folder to write
+        format: which of md, latex, csv and html, separated by commas
+    """
+    from zol.bench.publish import write_report
+    from zol.bench.store import Store
+    from zol.errors import ZolError, unknown_name
+
+    wanted = [name for name in format.split(",") if name]
+    for name in wanted:
+        if name not in FORMATS:
+            raise ZolError(unknown_name("format", name, FORMATS))
+    if not store.is_file():
+        raise ZolError(f"{store} does not exist: zol bench exorl --store {store} fills it")
+    written = write_report(Store(store), out, wanted)  # type: ignore[arg-type]
+    Console().print(f"{len(written)} files are in {out}", soft_wrap=True)

@@ -1,0 +1,93 @@
+"""Tables as text: terminal, Markdown, LaTeX, CSV and HTML. A table is a header and rows of strings."""
+
+import csv
+import html
+import io
+
+from rich import box
+from rich.table import Table
+
+from zol.report.scores import Cells
+
+# What LaTeX would not print as it stands.
+LATEX = str.maketrans(
+    {
+        "&": r"\&", "%": r"\%", "_": r"\_", "#": r"\#", "$": r"\$", "{": r"\{", "}": r"\}",
+        "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\\": r"\textbackslash{}",
+        "Δ": r"$\Delta$", "γ": r"$\gamma$", "λ": r"$\lambda$", "χ": r"$\chi$", "×": r"$\times$",
+        "−": r"$-$", "·": r"$\cdot$", "≥": r"$\geq$", "→": r"$\to$", "π": r"$\pi$", "μ": r"$\mu$",
+        "≈": r"$\approx$", "ᵀ": r"$^\top$", "η": r"$\eta$", "½": r"$\tfrac12$",
+    }
+)  # fmt: skip
+
+STYLE = """
+body { font: 16px/1.55 system-ui, sans-serif; max-width: 62rem; margin: 2.5rem auto; padding: 0 1rem;
+  color: #222 }
+h1 { margin-bottom: .2rem } .lead { color: #555; margin-top: 0 }
+.wide { overflow-x: auto; margin-bottom: 1.5rem }
+table { border-collapse: collapse; font-size: .85rem; white-space: nowrap }
+th, td { padding: .3rem .6rem; border-bottom: 1px solid #ddd; text-align: right }
+th { border-bottom: 2px solid #222 }
+th:first-child, td:first-child { text-align: left; font-weight: 600 }
+img { max-width: 100% } small, figcaption { color: #666 } figure { margin: 1.5rem 0 }
+@media (prefers-color-scheme: dark) { body { background: #181818; color: #ddd }
+  .lead, small, figcaption { color: #aaa } th { border-color: #ddd } td { border-color: #444 }
+  img { background: #fff } }
+"""
+
+
+def table(cells: Cells, title: str = "", caption: str = "") -> Table:
+    """For the terminal."""
+    grid = Table(
+        title=title or None,
+        caption=caption or None,
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        padding=(0, 1, 0, 0),
+    )
+    for k, name in enumerate(cells[0]):
+        grid.add_column(name, justify="left" if k == 0 else "right", no_wrap=True)
+    for row in cells[1]:
+        grid.add_row(*row)
+    return grid
+
+
+def markdown(cells: Cells) -> str:
+    """A Markdown table."""
+    columns, rows = cells
+    lines = [columns, ["---"] + ["---:"] * (len(columns) - 1), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+
+
+def latex(cells: Cells, caption: str = "", label: str = "") -> str:
+    r"""A LaTeX table (``\usepackage{booktabs}``)."""
+    columns, rows = cells
+    lines = [" & ".join(cell.translate(LATEX) for cell in line) + r" \\" for line in [columns, *rows]]
+    body = [r"\toprule", lines[0], r"\midrule", *lines[1:], r"\bottomrule"]
+    return "\n".join(
+        [
+            r"\begin{table}[h]",
+            r"\centering\small",
+            rf"\begin{{tabular}}{{l{'r' * (len(columns) - 1)}}}",
+            *body,
+            r"\end{tabular}",
+            *([rf"\caption{{{caption.translate(LATEX)}}}"] if caption else []),
+            *([rf"\label{{{label}}}"] if label else []),
+            r"\end{table}",
+            "",
+        ]
+    )
+
+
+def csv_text(cells: Cells) -> str:
+    """Comma-separated values."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows([cells[0], *cells[1]])
+    return text.getvalue()
+
+
+def html_table(cells: Cells) -> str:
+    """An HTML table that scrolls sideways on narrow screens."""
+    head = "".join(f"<th>{html.escape(name)}</th>" for name in cells[0])
+    body = "".join("<tr>" + "".join(f"<td>{html.escape(c)}</td>" for c in row) + "</tr>" for row in cells[1])
+    return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'

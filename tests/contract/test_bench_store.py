@@ -1,0 +1,80 @@
+"""The result store: nothing doubles, nothing half-written, several processes at once."""
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from zol.bench.store import Key, Result, Store, canonical
+from zol.errors import DataError
+
+KEY = Key("exorl", "walker", "run", "zol", canonical({"steps": 200}), "abc", 3, 7)
+
+
+def test_a_cell_comes_back_as_it_went_in(tmp_path: Path) -> None:
+    store = Store(tmp_path / "deep" / "s.sqlite")
+    returns = np.array([1.5, np.pi, 1e-300])
+    facts = {"command": "zol bench", "commit": "c0ffee", "hardware": "two cores", "versions": {"torch": "2"}}
+    given = Result(KEY, returns, 0.25, {"ess": 0.5}, {"steps": 200}, False, 4000, 1.25, facts, "2026-01-01")
+    assert store.add([given]) == 1
+    (found,) = store.results()
+    assert found.returns.tobytes() == returns.tobytes()
+    assert replace(found, returns=returns) == replace(given, returns=returns)
+    assert KEY in store
+    assert store.keys() == {KEY}
+
+
+def test_the_first_result_stays(tmp_path: Path) -> None:
+    store = Store(tmp_path / "s.sqlite")
+    store.add([Result(KEY, np.zeros(2))])
+    assert store.add([Result(KEY, np.ones(2)), Result(replace(KEY, task="walk"), np.ones(2))]) == 1
+    assert len(store) == 2
+    assert store.results(task="run")[0].returns.tolist() == [0.0, 0.0]
+
+
+def test_every_part_of_the_name_tells_cells_apart(tmp_path: Path) -> None:
+    store = Store(tmp_path / "s.sqlite")
+    others = [
+        replace(KEY, **{name: value + 1 if isinstance(value, int) else value + "x"})
+        for name, value in vars(KEY).items()
+    ]
+    assert store.add([Result(key, np.zeros(1)) for key in [KEY, *others]]) == 1 + len(others)
+
+
+def test_a_bad_row_takes_its_whole_job_back(tmp_path: Path) -> None:
+    store = Store(tmp_path / "s.sqlite")
+    with pytest.raises(DataError, match="finite"):
+        store.add([Result(KEY, np.zeros(2)), Result(replace(KEY, task="walk"), np.array([np.nan]))])
+    assert len(store) == 0
+
+
+def test_other_files_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "s.sqlite").write_text("this is no database, though long enough to be one" * 20)
+    with pytest.raises(DataError, match="not a result store"):
+        Store(tmp_path / "s.sqlite")
+    with pytest.raises(DataError, match="no part of a cell's name"):
+        Store(tmp_path / "t.sqlite").results(seed=3)
+
+
+WRITER = """
+import sys
+from pathlib import Path
+import numpy as np
+from zol.bench.store import Key, Result, Store
+store = Store(sys.argv[1])
+for number in range(60):
+    key = Key("test", "walker", "run", "fb", str(number), "abc", 0, 1)
+    store.add([Result(key, np.full(4, float(number)))])
+"""
+
+
+def test_processes_that_write_the_same_cells_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "s.sqlite"
+    writers = [subprocess.Popen([sys.executable, "-c", WRITER, str(path)]) for _ in range(3)]
+    assert [writer.wait(timeout=120) for writer in writers] == [0, 0, 0]
+    results = Store(path).results()
+    assert sorted(int(r.key.configuration) for r in results) == list(range(60))
+    assert all((r.returns == int(r.key.configuration)).all() for r in results)
