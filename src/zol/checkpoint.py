@@ -4,6 +4,7 @@
     config.json          kind, configuration, measure convention, versions, data fingerprint, weight hash
     prompt.safetensors   a small sample of next states and start states, so that the folder can be
                          prompted on its own (optional)
+    dynamics.safetensors a learned world to rehearse latents in (optional, see zol.learn_world)
     README.md            the model card
 
 Every file is written under a temporary name, flushed and renamed, so a reader never sees half of one; the
@@ -25,10 +26,12 @@ from zol.models.base import model_hash
 from zol.models.composite import Composite, CompositeConfig
 from zol.models.fb import FB, FBConfig
 from zol.models.foreign import is_foreign, load_foreign
+from zol.models.learned_world import LearnedWorld
 from zol.provenance import versions
 from zol.tasks import Layout, States
 
 SCHEMA = 1
+DYNAMICS = "dynamics.safetensors"
 # kind: (its configuration, its class)
 KINDS: dict[str, tuple[type[Any], type[Any]]] = {
     "fb": (FBConfig, FB),
@@ -46,6 +49,7 @@ class Checkpoint:
     model: AnyModel
     facts: Mapping[str, Any]
     prompt: Mapping[str, Tensor]  # "obs" [N, D], "starts" [S, D], perhaps "action" and "physics"; or empty
+    dynamics: LearnedWorld | None = None
 
     def sample(self, layout: Layout) -> States:
         """The states that travel with the checkpoint, ready to be labelled by a task."""
@@ -114,7 +118,13 @@ def load(path: str | Path, *, discount: float | None = None) -> Checkpoint:
             "copy the folder again, or resume the training run that wrote it"
         )
     sample = folder / "prompt.safetensors"
-    return Checkpoint(model.eval(), facts, read_tensors(sample) if sample.exists() else {})
+    learned = folder / DYNAMICS
+    return Checkpoint(
+        model.eval(),
+        facts,
+        read_tensors(sample) if sample.exists() else {},
+        LearnedWorld.load(learned) if learned.exists() else None,
+    )
 
 
 def _adopt(model: Composite, source: str) -> Checkpoint:

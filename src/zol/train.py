@@ -24,7 +24,7 @@ from zol.data.resident import place
 from zol.errors import CheckpointError, DataError
 from zol.health import Held, check_health
 from zol.models import parallel
-from zol.models.base import Learner
+from zol.models.base import Learner, Model
 from zol.precheck import check_data
 from zol.progress import Clock, progress_bar, summary, told
 from zol.run import Line, RunFolder, require_same
@@ -72,11 +72,32 @@ def pretrain(
     on_eval: Hook | None = None,
     progress: Progress | None = None,
 ) -> list[Line]:
-    """Train until ``config.steps``; continue where ``out`` stopped, if it holds an unfinished run.
+    """Train a model until ``config.steps``, then write its checkpoint to ``out``.
 
-    Returns the metrics. ``on_eval`` tests the model: its numbers join the metrics before the first step,
-    every ``eval_every`` steps and at the end. Ctrl-C (or SIGTERM) lets the current step finish and saves it.
+    An unfinished run in ``out`` is continued. Returns the metrics. ``on_eval`` tests the model: its numbers
+    join the metrics before the first step, every ``eval_every`` steps and at the end. Ctrl-C (or SIGTERM)
+    lets the current step finish and saves it.
     """
+
+    def finish(run: _Run, folder: RunFolder) -> None:
+        sample = prompt_sample(dataset, config.seed)
+        checkpoint.save(learner.model, folder.path, prompt=sample, facts=run.facts_of_the_model())
+
+    return fit(learner, dataset, config, out, facts=facts, on_eval=on_eval, progress=progress, finish=finish)
+
+
+def fit(
+    learner: Learner,
+    dataset: Dataset,
+    config: TrainConfig,
+    out: str | Path | None = None,
+    *,
+    facts: Mapping[str, Any] | None = None,
+    on_eval: Hook | None = None,
+    progress: Progress | None = None,
+    finish: "Callable[[_Run, RunFolder], None] | None" = None,
+) -> list[Line]:
+    """:func:`pretrain` for anything that learns: the loop and its run folder, and then ``finish``."""
     check_data(learner.model, dataset, config.batch_size)
     with ExitStack() as stack:
         folder = None
@@ -89,10 +110,9 @@ def pretrain(
             stack.callback(run.board.close)
         bar = progress or stack.enter_context(progress_bar(quiet=not parallel.is_main()))
         run.loop(stack.enter_context(interrupts.noticed()), on_eval, bar)
-        if folder is not None:
-            sample = prompt_sample(dataset, config.seed)
+        if folder is not None and finish is not None:
             with folder.saying_what_is_safe():
-                checkpoint.save(learner.model, folder.path, prompt=sample, facts=run.facts_of_the_model())
+                finish(run, folder)
     return run.history
 
 
@@ -120,8 +140,10 @@ class _Run:
         self.learner, self.config, self.folder, self.facts = learner, config, folder, facts
         self.device = next(learner.model.parameters()).device
         self.generator = torch.Generator(self.device).manual_seed(config.seed)
-        self.source, self.rows = place(dataset, self.device), len(dataset)
-        self.held = Held.draw(dataset, learner.model.z_dim, config.seed).to(self.device)
+        self.source = place(dataset, self.device, physics=learner.physics)
+        self.rows, self.held = len(dataset), None
+        if isinstance(learner.model, Model):
+            self.held = Held.draw(dataset, learner.model.z_dim, config.seed).to(self.device)
         self.board: Board = NoBoard()
         self.history: list[Line] = []
         self.step, self.clock = 0, Clock()
@@ -171,7 +193,9 @@ class _Run:
         if metrics:
             line["steps_per_second"] = round(self.clock.speed(self.step), 2)
             line |= {name: float(value) for name, value in metrics.items()}
-            line |= {f"health/{k}": float(v) for k, v in check_health(self.learner.model, self.held).items()}
+            if self.held is not None:
+                health = check_health(self.learner.model, self.held)
+                line |= {f"health/{name}": float(value) for name, value in health.items()}
             bad = [name for name, value in line.items() if not math.isfinite(value)]
             if bad:
                 raise DataError(

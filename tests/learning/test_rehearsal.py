@@ -9,8 +9,9 @@ from torch import Tensor
 from zol import value
 from zol.adapt import Evidence, RehearsalConfig, rehearsed
 from zol.imagine import Imagination
+from zol.learn_world import WorldConfig, learn_world
 from zol.models.base import Latent, model_hash
-from zol.models.dynamics import Dynamics, DynamicsConfig, DynamicsLearner
+from zol.models.dynamics import Dynamics
 from zol.models.fb import FB, FBConfig, FBLearner
 from zol.models.learned_world import LearnedWorld
 from zol.rollout import evaluate
@@ -44,18 +45,13 @@ class Setting:
 @pytest.fixture(scope="module")
 def setting() -> Setting:
     world = Donut()
-    dataset = collect(40_000, seeded(0)).hold_out(0.05, seed=0)
+    dataset = collect(40_000, seeded(0))
     model = FB(
         FBConfig(obs_dim=2, action_dim=2, z_dim=16, hidden=64, discount=world.discount, learning_rate=1e-3)
     )
     pretrain(FBLearner(model), dataset, TrainConfig(steps=600, batch_size=128))
-    dynamics = Dynamics(DynamicsConfig(obs_dim=2, action_dim=2, hidden=64, layers=2, members=3))
-    pretrain(
-        DynamicsLearner(dynamics, dataset, world.layout),
-        dataset,
-        TrainConfig(steps=1500, batch_size=128, anneal=0.7),
-    )
-    learned = LearnedWorld.gather(dynamics, dataset, world.layout, seeded(1))
+    config = WorldConfig(steps=1500, batch_size=128, width=64)
+    learned = learn_world(dataset, world.layout, config)
     evidence = Evidence.gather(dataset, world.tasks, world.layout, samples=4000, generator=seeded(2))
     return Setting(world, model.eval(), learned, evidence)
 

@@ -23,6 +23,7 @@ from zol.adapt.zol import AUTHORS, ZOLConfig, zol
 from zol.bench.paper import best_on_test_returns
 from zol.errors import ZolError, unknown_name
 from zol.models.base import Model
+from zol.models.learned_world import LearnedWorld
 from zol.prompt import RewardPrompt
 from zol.tasks import Task
 from zol.worlds.base import World
@@ -37,7 +38,7 @@ class Problem:
     domain: str  # name of the world
     tasks: Mapping[str, Task]  # those of the evidence, by name
     world: World | None = None  # only for methods that say they use the environment
-    dynamics: object | None = None  # the dynamics model that came with the checkpoint
+    dynamics: LearnedWorld | None = None  # the learned world that came with the checkpoint
     seed: int = 0
 
     def generator(self, purpose: str) -> torch.Generator:

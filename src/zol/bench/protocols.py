@@ -18,6 +18,7 @@ from zol.bench.store import UNKNOWN_SEED
 from zol.config import Config
 from zol.errors import CheckpointError
 from zol.models.base import Model
+from zol.models.learned_world import LearnedWorld
 from zol.worlds import ALIASES, find_task, make
 from zol.worlds.base import World
 
@@ -73,7 +74,7 @@ class Subject:
     evidence: Evidence
     silent: tuple[str, ...]  # tasks without any reward in the sample, which nothing offline can serve
     pretraining_seed: int
-    dynamics: object | None
+    dynamics: LearnedWorld | None
 
     @property
     def identity(self) -> str:
@@ -118,5 +119,5 @@ def open_subject(path: str | Path, protocol: Protocol) -> Subject:
         evidence=evidence,
         silent=tuple(silent),
         pretraining_seed=int(loaded.facts.get("seed", UNKNOWN_SEED)),
-        dynamics=getattr(loaded, "dynamics", None),
+        dynamics=loaded.dynamics,
     )

@@ -77,7 +77,6 @@ class Dataset:
     # Of a set on disk: its mapping, and the digests that its index holds, [E, 16].
     mapped: disk.MappedColumns | None = field(default=None, repr=False)
     stored_digests: NDArray[np.uint8] | None = field(default=None, repr=False)
-    held_out: NDArray[np.int64] | None = field(default=None, repr=False)  # episodes that sampling avoids
 
     def __post_init__(self) -> None:
         rows = int(self.lengths.sum()) + len(self.lengths)
@@ -216,20 +215,18 @@ class Dataset:
         )
 
     def sample(self, n: int, generator: torch.Generator, *, physics: bool = True) -> Batch:
-        """``n`` transitions drawn uniformly with replacement, none from episodes that are held out."""
-        if len(self) == 0 or (self.held_out is not None and len(self.held_out) >= self.episodes):
+        """``n`` transitions drawn uniformly with replacement."""
+        if len(self) == 0:
             raise DataError("this dataset has no transitions to sample from")
-        steps = torch.randint(len(self), (n,), generator=generator).numpy()
-        if self.held_out is not None:
-            while len(again := np.flatnonzero(np.isin(self.episode_of(steps), self.held_out))):
-                steps[again] = torch.randint(len(self), (len(again),), generator=generator).numpy()
-        return self.take(steps, physics=physics)
+        return self.take(torch.randint(len(self), (n,), generator=generator).numpy(), physics=physics)
 
-    def hold_out(self, share: float, seed: int) -> "Dataset":
-        """The same set, whose samples avoid a random ``share`` of its episodes: at least one of them."""
-        count = max(1, round(share * self.episodes))
-        order = torch.randperm(self.episodes, generator=torch.Generator().manual_seed(seed)).numpy()
-        return replace(self, held_out=np.sort(order[:count]))
+    def first(self, episodes: int) -> "Dataset":
+        """The first ``episodes`` episodes, without copying anything."""
+        lengths = self.lengths[:episodes]
+        rows = int(lengths.sum()) + len(lengths)
+        columns = {name: column[:rows] for name, column in self.columns.items()}
+        digests = None if self.stored_digests is None else self.stored_digests[:episodes]
+        return replace(self, columns=columns, lengths=lengths, stored_digests=digests)
 
     def episode_of(self, steps: NDArray[np.int64]) -> NDArray[np.int64]:
         """The episode of each step number."""

@@ -20,18 +20,18 @@ class Source(Protocol):
     """Transitions by step number, ready on the training device."""
 
     def take(self, steps: Tensor) -> Batch:
-        """The transitions with these numbers, without simulator states."""
+        """The transitions with these numbers."""
 
 
 class Streamed:
     """Reads the rows of every batch from memory or disk, then moves them to the device."""
 
-    def __init__(self, dataset: Dataset, device: torch.device) -> None:
-        self.dataset, self.device = dataset, device
+    def __init__(self, dataset: Dataset, device: torch.device, physics: bool = False) -> None:
+        self.dataset, self.device, self.physics = dataset, device, physics
 
     def take(self, steps: Tensor) -> Batch:
-        """The transitions with these numbers, without simulator states."""
-        return self.dataset.take(steps.cpu().numpy(), physics=False).to(self.device)
+        """The transitions with these numbers, with simulator states if they are wanted."""
+        return self.dataset.take(steps.cpu().numpy(), physics=self.physics).to(self.device)
 
 
 class Resident:
@@ -56,10 +56,15 @@ def bytes_needed(dataset: Dataset) -> int:
     return (dataset.obs_dim * 4 + dataset.action_dim * 4 + 1) * (len(dataset) + dataset.episodes)
 
 
-def place(dataset: Dataset, device: torch.device) -> Source:
-    """The data on a GPU if they fit beside the networks; on a CPU they stay where they are, mapped."""
+def place(dataset: Dataset, device: torch.device, *, physics: bool = False) -> Source:
+    """The data on a GPU if they fit beside the networks; on a CPU they stay where they are, mapped.
+
+    Simulator states (``physics``) are never moved as a whole: few learners need them.
+    """
     if device.type == "cuda":
         room = torch.cuda.mem_get_info(device)[0]
     else:
         room = torch.mps.recommended_max_memory() if device.type == "mps" else 0
-    return (Resident if bytes_needed(dataset) <= SHARE * room else Streamed)(dataset, device)
+    if not physics and bytes_needed(dataset) <= SHARE * room:
+        return Resident(dataset, device)
+    return Streamed(dataset, device, physics)

@@ -80,7 +80,8 @@ class Model(Protocol):
 class Learner(Protocol):
     """What :mod:`zol.train` needs to pretrain a model: one update, and a state that can be resumed."""
 
-    model: Any  # a Model that is also a torch module
+    model: Any  # a torch module with a config; a Model, if it is to be prompted
+    physics: bool  # whether its batches must carry simulator states
 
     def update(self, batch: Any, generator: torch.Generator) -> Mapping[str, Tensor]:
         """One step on a batch of transitions; returns the numbers worth watching."""

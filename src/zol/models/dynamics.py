@@ -136,6 +136,7 @@ class DynamicsLearner:
 
     def __init__(self, model: Dynamics, dataset: Dataset, layout: Layout) -> None:
         self.model, self.layout = model, layout
+        self.physics = bool(model.config.hidden_fields)
         self.optimiser = Adam(model.parameters(), model.config.learning_rate)
         sample = dataset.sample(min(len(dataset), STATISTICS_SAMPLE), torch.Generator().manual_seed(0))
         model.measure(*pairs(sample, layout, model.config.hidden_fields))

@@ -186,6 +186,8 @@ def greedy_values(forward_map: nn.Module, obs: Tensor, z: Tensor, actions: int) 
 class FBLearner:
     """Trains an :class:`FB`: target networks, three Adam optimisers and the update."""
 
+    physics = False
+
     def __init__(self, model: FB) -> None:
         self.model = model
         c = model.config

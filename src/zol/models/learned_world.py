@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from zol.data import Dataset
@@ -38,15 +39,19 @@ class LearnedWorld:
         layout: Layout,
         generator: torch.Generator,
         *,
+        held: int,
         starts: int = 256,
         stretches: int = 128,
         length: int = 50,
     ) -> "LearnedWorld":
-        """Draw start states and stretches, and note the dynamics' one-step error on the stretches."""
+        """Draw start states, and stretches of the last ``held`` episodes, which training must not have seen.
+
+        The one-step error on the stretches is noted in the dynamics.
+        """
         fields = dynamics.config.hidden_fields
         obs, physics = dataset.simulated_starts(starts, generator)
         first = full_state(States(obs, layout, physics=physics), fields)
-        picks = _stretches(dataset, stretches, min(length, int(dataset.lengths.max())), generator)
+        picks = _stretches(dataset, held, stretches, length, generator)
         batch = dataset.take(picks.reshape(-1))
         before = full_state(batch.departed(layout), fields).reshape(*picks.shape, -1)
         last = full_state(batch.arrived(layout), fields).reshape(*picks.shape, -1)[:, -1:]
@@ -131,20 +136,17 @@ def note_error(dynamics: Dynamics, states: Tensor, actions: Tensor) -> None:
     dynamics.error.copy_(missed.square().mean((0, 1)).sqrt())
 
 
-def _stretches(dataset: Dataset, count: int, length: int, generator: torch.Generator) -> np.ndarray:
-    """Step numbers ``[count, length]`` within one episode each, of the episodes that are held out."""
-    room = dataset.lengths - length + 1
-    if dataset.held_out is not None:
-        room = np.where(np.isin(np.arange(dataset.episodes), dataset.held_out), room, 0)
-    if not (room > 0).any():
-        raise DataError(
-            f"no held-out episode has the {length} steps that judging a dynamics model needs; "
-            f"the longest of this dataset has {int(dataset.lengths.max())}"
-        )
-    ends = np.cumsum(np.maximum(room, 0))
-    picks = torch.randint(int(ends[-1]), (count,), generator=generator).numpy()
-    episode = np.searchsorted(ends, picks, side="right")
-    offset = picks - (ends - np.maximum(room, 0))[episode]
-    first = (np.cumsum(dataset.lengths) - dataset.lengths)[episode] + offset
-    begins: np.ndarray = first[:, None] + np.arange(length)
-    return begins
+def _stretches(
+    dataset: Dataset, held: int, count: int, length: int, generator: torch.Generator
+) -> NDArray[np.int64]:
+    """Step numbers ``[count, length]``, each row within one of the last ``held`` episodes."""
+    if not 0 < held <= dataset.episodes:
+        raise DataError(f"{held} episodes to judge by cannot be taken from a set of {dataset.episodes}")
+    ends = np.cumsum(dataset.lengths)[-held:]
+    lengths = dataset.lengths[-held:]
+    length = min(length, int(lengths.max()))
+    room = np.maximum(lengths - length + 1, 0)
+    picks = torch.randint(int(room.sum()), (count,), generator=generator).numpy()
+    episode = np.searchsorted(np.cumsum(room), picks, side="right")
+    first = (ends - lengths)[episode] + picks - (np.cumsum(room) - room)[episode]
+    return np.asarray(first[:, None] + np.arange(length), dtype=np.int64)
