@@ -12,7 +12,7 @@ from zol.errors import DataError, unknown_name
 
 Preset = Literal["auto", "cpu", "paper"]
 
-# Fields of TrainConfig and FBConfig. A world's own discount counts where no preset names one.
+# Fields of TrainConfig and FBConfig, and dynamics_steps. A world's own discount counts where none is named.
 CPU: dict[str, Any] = {
     "steps": 30_000,
     "batch_size": 256,
@@ -24,6 +24,7 @@ CPU: dict[str, Any] = {
     "backward_learning_rate": 3e-4,
     "actor_learning_rate": 3e-4,
     "target_rate": 0.01,
+    "dynamics_steps": 20_000,
 }
 # world: what it needs beyond CPU
 CPU_WORLDS: dict[str, dict[str, Any]] = {}
@@ -46,6 +47,7 @@ PAPER: dict[str, Any] = {
     "orthonormality": 1.0,
     "actor_pessimism": 0.5,
     "discount": 0.98,
+    "dynamics_steps": 100_000,
 }
 PAPER_WORLDS: dict[str, dict[str, Any]] = {
     "walker": {"z_dim": 100},

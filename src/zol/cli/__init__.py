@@ -24,6 +24,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "data resimulate": ("zol.cli.data:resimulate", "replay stored actions under the installed simulator"),
     "data subset": ("zol.cli.data:subset", "copy some episodes into a new set"),
     "train fb": ("zol.cli.train:fb", "pretrain forward–backward representations, resumable"),
+    "train dynamics": ("zol.cli.train:dynamics", "a learned world for a checkpoint, to rehearse latents in"),
     "train show": ("zol.cli.train_show:show", "the learning curve of a run: returns and health"),
     "adapt": ("zol.cli.adapt:adapt", "find the latent for a task, offline, from a checkpoint alone"),
     "bench exorl": ("zol.cli.bench_exorl:exorl", "16 control tasks: every method on every model, honestly"),

@@ -8,15 +8,17 @@ import pydantic
 import torch
 from rich.console import Console
 
-from zol import presets
+from zol import checkpoint, presets
 from zol.config import Config
 from zol.curve import ReturnTest
 from zol.data import Dataset
 from zol.device import choose_device, choose_threads
 from zol.errors import DataError, ZolError
+from zol.learn_world import WorldConfig, learn_world
 from zol.models import parallel
 from zol.models.fb import FB, FBConfig, FBLearner
 from zol.presets import Preset
+from zol.tasks import Layout
 from zol.train import TrainConfig, pretrain
 from zol.worlds import ALIASES, make
 from zol.worlds.base import World
@@ -54,6 +56,7 @@ def fb(words: Sequence[str]) -> Callable[..., None]:
         training: TrainConfig = loop,
         model: Settings = sizes,
         episodes: int = EPISODES if world is not None else 0,
+        dynamics_steps: int = values.get("dynamics_steps", 0),
         device: str = "auto",
         threads: int = 0,
     ) -> None:
@@ -70,6 +73,8 @@ def fb(words: Sequence[str]) -> Callable[..., None]:
             model: the networks and their losses; --learning-rate sets all three rates unless the others are
                 given
             episodes: test episodes per task, every --eval-every steps, on the data's world; 0 tests nothing
+            dynamics_steps: steps of the learned world that is trained next on the same data and stored in the
+                checkpoint for zol adapt --method rehearse; 0 trains none
             device: auto, cpu, cuda, cuda:1 …, mps
             threads: of torch on the CPU; 0 chooses
         """
@@ -77,9 +82,48 @@ def fb(words: Sequence[str]) -> Callable[..., None]:
         with parallel.processes(choose_device(device)) as place:
             work = training.batch_size // parallel.size() * model.hidden**2
             torch.set_num_threads(choose_threads(work, threads))
-            _train(Dataset.open(data), out, training, model, episodes, place, chosen)
+            dataset = Dataset.open(data)
+            _train(dataset, out, training, model, episodes, place, chosen)
+            if dynamics_steps:
+                learn(dataset, out, WorldConfig(steps=dynamics_steps, seed=training.seed))
 
     return train_fb
+
+
+def dynamics(data: Path, out: Path, config: WorldConfig = WorldConfig()) -> None:  # noqa: B008
+    """Train a learned world and put it into a checkpoint, for zol adapt --method rehearse.
+
+    Args:
+        data: folder of the dataset that the checkpoint's model was trained on
+        out: folder of the checkpoint; the training run is in its subfolder dynamics
+        config: the loop and the networks
+    """
+    dataset, size = Dataset.open(data), checkpoint.load(out).model
+    if (dataset.obs_dim, dataset.action_dim) != (size.obs_dim, size.action_dim):
+        raise DataError(
+            f"the data have {dataset.obs_dim} observation and {dataset.action_dim} action columns, the model "
+            f"in {out} has {size.obs_dim} and {size.action_dim}: was it trained on other data?"
+        )
+    torch.set_num_threads(choose_threads(config.batch_size * config.width**2, 0))
+    learn(dataset, out, config)
+
+
+def learn(dataset: Dataset, out: Path, config: WorldConfig) -> None:
+    """Train a learned world beside the model in ``out`` and say how good it is."""
+    name = dataset.provenance.get("world")
+    world = make(str(name)) if name is not None else None
+    layout = world.layout if world is not None else Layout.plain(dataset.obs_dim)
+    learned = learn_world(dataset, layout, config, out)
+    console = Console(quiet=not parallel.is_main(), soft_wrap=True, highlight=False)
+    console.print(
+        f"learned world in {out}: one step misses {learned.one_step_error():.1%} of the variance of changes"
+    )
+    for task, trust in zip(
+        world.tasks if world else (),
+        learned.open_loop(list(world.tasks.values()), layout).tolist() if world else (),
+        strict=True,
+    ):
+        console.print(f"  {task}: imagined and real rewards of held-out stretches correlate {trust:.2f}")
 
 
 def _train(

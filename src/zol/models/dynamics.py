@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from zol.config import Config
 from zol.data import Batch, Dataset
+from zol.models import parallel
 from zol.models.learning import Adam, named_state, restore_state
 from zol.models.nets import EnsembleLayerNorm, EnsembleLinear, initialise
 from zol.tasks import Layout, States
@@ -147,12 +148,11 @@ class DynamicsLearner:
         model = self.model
         before, after = pairs(batch, self.layout, model.config.hidden_fields)
         wanted = (after - before) / model.change
+        error = parallel.mean((model.changes(before, batch.action) - wanted).square())
         # Members share the batch but not their weights, so the sum over P trains each on its own error.
-        error = (model.changes(before, batch.action) - wanted).square().mean((1, 2))
-        loss = error.sum()
-        loss.backward()
+        (model.members * error).backward()
         self.optimiser.step_and_clear()
-        return {"loss": error.detach().mean()}
+        return {"loss": error.detach()}
 
     def scale_learning_rates(self, scale: float) -> None:
         """Use this share of the configured learning rate from now on."""

@@ -1,0 +1,54 @@
+"""ZOL whose settings are chosen offline, per task, by rehearsing what each of them finds.
+
+The density ratio cannot choose (it misjudges latents that are near each other, docs/what-we-found.md), and
+test returns must not. So every setting's latent, and the prompt itself, is played in the learned world, and
+the best of them by mean reward is taken.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from zol import value
+from zol.adapt.base import Adapted, Evidence
+from zol.adapt.zol import ZOLConfig, zol
+from zol.imagine import Imagination
+from zol.models.base import Model
+
+SETTINGS = (
+    ZOLConfig(),
+    ZOLConfig(learning_rate=3e-3, chi_square=0.01, trust=1e-3, clip=50.0),
+    ZOLConfig(learning_rate=2e-2, chi_square=0.01, trust=1e-3, clip=50.0, steps=150),
+)
+"""The paper's middle, its OGBench-like one, and a bold one: small, medium and large moves."""
+
+
+def zol_auto(
+    model: Model,
+    evidence: Evidence,
+    start: Tensor,
+    imagination: Imagination,
+    settings: Sequence[ZOLConfig] = SETTINGS,
+    *,
+    generator: torch.Generator,
+) -> Adapted:
+    """The best of the prompts ``[T, d]`` and of ZOL from them under each setting, by imagined return."""
+    found = zol(model, evidence, start, settings, generator=generator)
+    pool = torch.cat([model.project(start).unsqueeze(0), found.z])  # [1 + C, T, d]
+    count, tasks, d = pool.shape
+    worth = value.by_imagination(imagination, pool.reshape(-1, d), generator)
+    own = torch.arange(tasks)
+    scores = worth.mean.reshape(count, tasks, tasks)[:, own, own]  # each latent by its own task
+    best = scores.argmax(0)  # [T]
+    names = ["no search", *(f"setting {k}" for k in range(len(settings)))]
+    return replace(
+        found,
+        z=pool[best, own].unsqueeze(0),
+        method="zol-auto",
+        configs=({task: names[k] for task, k in zip(evidence.tasks, best.tolist(), strict=True)},),
+        estimate=scores[best, own].unsqueeze(0),
+        diagnostics={"setting": best.to(pool.dtype).unsqueeze(0)},
+        trace={},
+    )
