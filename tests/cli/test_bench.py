@@ -1,0 +1,199 @@
+"""zol bench exorl, zol sweep, zol report: the whole path on a tiny maze model, short episodes."""
+
+import csv
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from zol.bench.jobs import plan, unfinished
+from zol.bench.methods import METHODS, Method, prompt_method, solve
+from zol.bench.paper import BEST, TASKS, best_on_test_returns, sweep_configs
+from zol.bench.protocols import Protocol, open_subject
+from zol.bench.results import gather
+from zol.bench.store import Store
+from zol.cli import main
+from zol.errors import ZolError
+
+SHORT = ("--episodes", "4", "--steps", "12", "--workers", "1")
+PROTOCOL = Protocol(episodes=4, steps=12)
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Two pretraining seeds on the maze."""
+    folder = tmp_path_factory.mktemp("bench")
+    main(["explore", "point_mass_maze", "--steps", "2000", "--how", "random", "--out", str(folder / "data")])
+    small = "--steps 10 --batch-size 32 --hidden 16 --backward-hidden 16 --z-dim 6 --log-every 10"
+    for seed in ("0", "1"):
+        words = ["--data", str(folder / "data"), "--out", str(folder / seed), "--seed", seed]
+        main(["train", "fb", *words, *small.split()])
+    return folder / "0", folder / "1"
+
+
+@pytest.fixture(scope="module")
+def store(models: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("store") / "s.sqlite"
+    words = ["bench", "exorl", *map(str, models), "--store", str(path), *SHORT]
+    main([*words, "--methods", "fb", "ridge", "zol"])
+    main(["sweep", str(models[0]), "--store", str(path), "--limit", "5", *SHORT])
+    return path
+
+
+def test_the_grid_has_every_cell_once_with_its_origin(store: Path, models: tuple[Path, Path]) -> None:
+    rows = Store(store).results(benchmark=PROTOCOL.benchmark)
+    assert PROTOCOL.benchmark == "exorl episodes=4 steps=12"
+    heard = open_subject(models[0], PROTOCOL).evidence.tasks
+    assert set(heard) <= set(TASKS["point_mass_maze"])
+    assert {(r.key.pretraining_seed, r.key.method) for r in rows} == {
+        (seed, method) for seed in (0, 1) for method in ("fb", "ridge", "zol")
+    }
+    for row in rows:
+        assert row.returns.shape == (4,)
+        assert row.facts["commit"]
+        assert row.facts["versions"]["torch"]
+        assert row.facts["hardware"]
+        assert row.environment_steps == 0
+    assert json.loads(rows[-1].key.configuration)["steps"] == 200  # zol's settings are part of the key
+
+
+def test_a_second_call_does_nothing_and_a_lost_cell_comes_back(
+    store: Path, models: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import sqlite3
+
+    copy = tmp_path / "s.sqlite"
+    shutil.copy(store, copy)
+    words = ["bench", "exorl", str(models[0]), "--store", str(copy), "--methods", "fb", "ridge", *SHORT]
+    before = {r.key: r for r in Store(copy).results()}
+    main(words)
+    assert "2 of 2 jobs are done already" in capsys.readouterr().out
+    with sqlite3.connect(copy) as database:
+        database.execute("delete from results where method = 'ridge' and pretraining_seed = 0")
+    main(words)
+    after = {r.key: r for r in Store(copy).results()}
+    assert after.keys() == before.keys()
+    assert all(np.array_equal(after[key].returns, before[key].returns) for key in before)
+
+
+def test_cells_reproduce_bit_for_bit_and_a_changed_one_is_caught(
+    store: Path, models: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import sqlite3
+
+    copy = tmp_path / "s.sqlite"
+    shutil.copy(store, copy)
+    words = ["bench", "exorl", str(models[0]), "--store", str(copy), "--methods", "ridge", "--verify", *SHORT]
+    main(words)
+    assert "cells reproduce bit for bit" in capsys.readouterr().out
+    with sqlite3.connect(copy) as database:
+        other = np.full(4, 3.0).tobytes()
+        database.execute("update results set returns = ? where method = 'ridge'", (other,))
+    with pytest.raises(SystemExit):
+        main(words)
+    assert "do not reproduce" in capsys.readouterr().err
+
+
+def test_all_methods_start_from_the_same_states_which_none_of_them_sees(models: tuple[Path, Path]) -> None:
+    subject = open_subject(models[0], PROTOCOL)
+    from zol.worlds import make
+
+    world = make(subject.domain)
+    tested = world.reset(PROTOCOL.episodes, PROTOCOL.test_generator()).obs.float()
+    seen = subject.problem(PROTOCOL, None).evidence.starts
+    assert not bool((tested.unsqueeze(1) == seen.unsqueeze(0)).all(-1).any())
+
+
+def test_offline_methods_are_given_no_world(
+    models: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from zol.worlds import make
+
+    def peek(problem):  # type: ignore[no-untyped-def]
+        problem.environment()
+        return prompt_method(problem, "correlation")
+
+    monkeypatch.setitem(METHODS, "peek", Method(peek, "looks at the world"))
+    problem = open_subject(models[0], PROTOCOL).problem(PROTOCOL, make("point_mass_maze"))
+    with pytest.raises(ZolError, match="no world was given"):
+        solve("peek", problem)
+    monkeypatch.setitem(METHODS, "peek", Method(peek, "looks at the world", offline=False))
+    assert solve("peek", problem).found.method == "peek"
+
+
+def test_changed_settings_are_new_work(
+    store: Path, models: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    subject = open_subject(models[0], PROTOCOL)
+    assert not unfinished(Store(store), plan([subject], ["ridge"], PROTOCOL)[0])
+    changed = Method(METHODS["ridge"].adapt, "stronger", settings={"ridge": 0.1})
+    monkeypatch.setitem(METHODS, "ridge", changed)
+    assert unfinished(Store(store), plan([subject], ["ridge"], PROTOCOL)[0])
+
+
+def test_the_control_moves_as_far_as_zol(models: tuple[Path, Path]) -> None:
+    problem = open_subject(models[0], PROTOCOL).problem(PROTOCOL, None)
+    # Far corners give this tiny sample rewards of 1e-20; only the near one says where to go.
+    problem = replace(problem, evidence=problem.evidence.only("reach_top_left"))
+    moved, searched = solve("perturb", problem).found, solve("zol", problem).found
+    assert float(searched.distance) > 0
+    assert float(moved.distance) == pytest.approx(float(searched.distance), rel=1e-2)
+    assert not np.allclose(moved.z, searched.z)
+
+
+def test_the_report_has_every_format_and_regenerates(store: Path, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        main(["report", str(store), "--out", str(tmp_path / name)])
+    first, second = ({p.name: p.read_bytes() for p in (tmp_path / n).iterdir()} for n in "ab")
+    assert first == second
+    page = first["report.md"].decode()
+    for word in ("oracle", "random moves", "P(better)", "env. steps", "commit", "2 × ", "Δ fb [95 %]"):
+        assert word in page
+    assert "tabular" in first["report.tex"].decode()
+    assert first["index.html"].decode().count("data:image/png;base64,") == 2
+    assert "<script" not in first["index.html"].decode()
+    with (tmp_path / "a" / "cells.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    stored = Store(store).results()
+    assert len(rows) == len(stored)
+    told = sorted(tuple(map(float, row["returns"].split())) for row in rows)
+    assert told == sorted(tuple(row.returns) for row in stored)
+
+
+def test_incomplete_methods_are_left_out_aloud(store: Path, tmp_path: Path) -> None:
+    import sqlite3
+
+    copy = tmp_path / "s.sqlite"
+    shutil.copy(store, copy)
+    with sqlite3.connect(copy) as database:
+        database.execute("delete from results where method = 'ridge' and pretraining_seed = 1")
+    grid = gather(Store(copy), PROTOCOL.benchmark)
+    assert grid.methods == ["fb", "zol"]
+    assert any(note.startswith("ridge on point_mass_maze: ") for note in grid.notes)
+
+
+def test_mistakes_are_one_sentence(
+    models: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for words, text in (
+        (["bench", "exorl", str(models[0]), "--methods", "zoll"], "did you mean 'zol'"),
+        (["bench", "exorl", str(tmp_path)], "config.json does not exist"),
+        (["bench", "exorl"], "no model to test"),
+        (["report", str(tmp_path / "none.sqlite")], "does not exist"),
+        (["report", str(models[0]), "--format", "pdf"], "no format called 'pdf'"),
+    ):
+        with pytest.raises(SystemExit):
+            main(words)
+        assert text in capsys.readouterr().err
+
+
+def test_the_papers_numbers_are_whole() -> None:
+    assert {domain: len(tasks) for domain, tasks in TASKS.items()} == dict.fromkeys(TASKS, 4)
+    assert set(BEST) == {(domain, task) for domain, tasks in TASKS.items() for task in tasks}
+    configs = sweep_configs()
+    assert len({config.model_dump_json() for config in configs}) == 72
+    # The paper's best settings are points of its own sweep.
+    assert all(best_on_test_returns(*key) in configs for key in BEST)
