@@ -14,20 +14,24 @@ Preset = Literal["auto", "cpu", "paper"]
 
 # Fields of TrainConfig and FBConfig, and dynamics_steps. A world's own discount counts where none is named.
 CPU: dict[str, Any] = {
-    "steps": 30_000,
-    "batch_size": 256,
+    "steps": 20_000,
+    "batch_size": 1024,
     "anneal": 0.5,
     "hidden": 256,
     "backward_hidden": 256,
     "z_dim": 50,
-    "learning_rate": 3e-4,
-    "backward_learning_rate": 3e-4,
-    "actor_learning_rate": 3e-4,
+    "normalise_obs": True,
+    "learning_rate": 1e-3,
+    "backward_learning_rate": 1e-3,
+    "actor_learning_rate": 1e-3,
     "target_rate": 0.01,
+    "actor_pessimism": 0.5,
     "dynamics_steps": 20_000,
 }
 # world: what it needs beyond CPU
-CPU_WORLDS: dict[str, dict[str, Any]] = {}
+CPU_WORLDS: dict[str, dict[str, Any]] = {
+    "donut": {"steps": 4_000, "batch_size": 256, "dynamics_steps": 3_000},
+}
 
 PAPER: dict[str, Any] = {
     "steps": 3_000_000,

@@ -169,7 +169,6 @@ def _test(
     threads: int,
     policy: Callable[[Tensor], Tensor] | None = None,
 ) -> Rollouts:
-    own = {} if policy is None else {"policy": policy}
     return evaluate(
         _world(subject, threads),
         subject.model,
@@ -177,7 +176,7 @@ def _test(
         episodes=protocol.episodes,
         generator=protocol.test_generator(),
         steps=protocol.steps,
-        **own,  # type: ignore[arg-type]
+        policy=policy,
     )
 
 
