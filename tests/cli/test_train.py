@@ -20,7 +20,10 @@ from zol.run import read_metrics
 from zol.train import TrainConfig
 from zol.worlds.donut import collect
 
-SMALL = "--steps 20 --batch-size 32 --hidden 16 --backward-hidden 16 --z-dim 6 --log-every 10 --eval-every 10 --dynamics-steps 0"
+SMALL = (
+    "--steps 20 --batch-size 32 --hidden 16 --backward-hidden 16 --z-dim 6 --log-every 10 --eval-every 10 "
+    "--dynamics-steps 0"
+)
 
 
 def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
