@@ -24,7 +24,7 @@ CPU: dict[str, Any] = {
     "learning_rate": 1e-3,
     "backward_learning_rate": 1e-3,
     "actor_learning_rate": 1e-3,
-    "target_rate": 0.01,
+    "target_rate": 0.05,
     "actor_pessimism": 0.5,
     "dynamics_steps": 20_000,
 }

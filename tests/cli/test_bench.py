@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from zol.bench.jobs import plan, unfinished
-from zol.bench.methods import METHODS, Method, prompt_method, solve
+from zol.bench.methods import METHODS, prompt_method, solve
 from zol.bench.paper import BEST, TASKS, best_on_test_returns, sweep_configs
+from zol.bench.problem import Method
 from zol.bench.protocols import Protocol, open_subject
 from zol.bench.results import gather
 from zol.bench.store import Store
@@ -27,10 +28,10 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """Two pretraining seeds on the maze."""
     folder = tmp_path_factory.mktemp("bench")
     main(["explore", "point_mass_maze", "--steps", "2000", "--how", "random", "--out", str(folder / "data")])
-    small = "--steps 10 --batch-size 32 --hidden 16 --backward-hidden 16 --z-dim 6 --log-every 10"
+    small = "--steps 10 --batch-size 32 --hidden 16 --backward-hidden 16 --z-dim 6 --episodes 0"
     for seed in ("0", "1"):
         words = ["--data", str(folder / "data"), "--out", str(folder / seed), "--seed", seed]
-        main(["train", "fb", *words, *small.split()])
+        main(["train", "fb", *words, *small.split(), "--dynamics-steps", "0"])
     return folder / "0", folder / "1"
 
 

@@ -110,11 +110,12 @@ AnyJob = MethodJob | LatentJob
 def plan(
     subjects: Sequence[Subject], methods: Sequence[str], protocol: Protocol, command: str | None = None
 ) -> list[MethodJob]:
-    """One job per model and method, done or not."""
+    """One job per model and method, done or not; without a learned world, a model skips what needs one."""
     return [
         MethodJob(subject.path, method, protocol, method_keys(subject, method, protocol), command)
         for subject in subjects
         for method in methods
+        if subject.dynamics is not None or not find_method(method).rehearses
     ]
 
 

@@ -1,79 +1,31 @@
-"""Every method of the benchmark under one signature: a problem in, latents out.
-
-A method sees the model, a labelled sample of the data and start states: never a test return, and never the
-start states of test episodes. Its settings are fixed in advance and part of a result's key, so that changed
-settings are new results. Methods that use the environment say so (``offline=False``); only they are given a
-world, and the steps they take are reported beside their returns as ``diagnostics["environment_steps"]``.
+"""Every method of the benchmark under one signature: a problem in, latents out (zol.bench.problem).
 
 To add a method, write ``adapt(problem) → Adapted`` and put it into :data:`METHODS`. One whose behaviour is
 more than a latent per task returns a :class:`Behaviour` with the policy to be tested.
 """
 
-import hashlib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 
 import torch
-from torch import Tensor
 
-from zol.adapt.base import Adapted, Evidence, identity
+from zol.adapt.auto import zol_auto
+from zol.adapt.base import Adapted, identity
 from zol.adapt.controls import perturbed, prompted
+from zol.adapt.gpi import candidate_latents, gpi_policy
+from zol.adapt.lola import LoLAConfig, lola_search
+from zol.adapt.rehearse import RehearsalConfig, rehearsed
+from zol.adapt.rela import ReLAConfig, rela_search
 from zol.adapt.zol import AUTHORS, ZOLConfig, zol
 from zol.bench.paper import best_on_test_returns
+from zol.bench.problem import Behaviour, Method, Problem
 from zol.errors import ZolError, unknown_name
-from zol.models.base import Model
-from zol.models.learned_world import LearnedWorld
+from zol.imagine import Imagination
 from zol.prompt import RewardPrompt
-from zol.tasks import Task
-from zol.worlds.base import World
 
-
-@dataclass(frozen=True)
-class Problem:
-    """What a method is asked to solve: all tasks of one domain on one frozen model."""
-
-    model: Model
-    evidence: Evidence
-    domain: str  # name of the world
-    tasks: Mapping[str, Task]  # those of the evidence, by name
-    world: World | None = None  # only for methods that say they use the environment
-    dynamics: LearnedWorld | None = None  # the learned world that came with the checkpoint
-    seed: int = 0
-
-    def generator(self, purpose: str) -> torch.Generator:
-        """Randomness for one purpose, the same in every run and independent of all other purposes."""
-        digest = hashlib.blake2b(f"{self.seed}/{purpose}".encode(), digest_size=8).digest()
-        return torch.Generator().manual_seed(int.from_bytes(digest, "big") >> 1)
-
-    def environment(self) -> World:
-        """The world, for methods that adapt by acting in it."""
-        if self.world is None:
-            raise ZolError(f"this method acts in {self.domain}, and no world was given: Problem(world=…)")
-        return self.world
-
-    @property
-    def start(self) -> Tensor:
-        """Plain FB's latents ``[T, d]``, where searches begin."""
-        return self.evidence.prompt(self.model)
-
-
-@dataclass(frozen=True)
-class Behaviour:
-    """What is tested: latents, or a policy where the behaviour of a task is more than one latent."""
-
-    found: Adapted
-    policy: Callable[[Tensor], Tensor] | None = None  # [T, E, D] → [T, E, A]
-
-
-@dataclass(frozen=True)
-class Method:
-    """A row of the benchmark's tables."""
-
-    adapt: Callable[[Problem], Adapted | Behaviour]
-    summary: str  # what it is, in one line
-    offline: bool = True  # False: it acts in the environment while it adapts
-    settings: Mapping[str, object] = field(default_factory=dict)  # fixed in advance; part of a result's key
+# ReLA as circulated makes one update per environment step, 20 minutes per task on a CPU. This is a twentieth
+# of the updates at twenty times the rates.
+RELA = ReLAConfig(updates_per_step=0.05, batch_size=256, learning_rate=2e-3, critic_learning_rate=2e-3)
 
 
 def prompt_method(problem: Problem, how: RewardPrompt, centre: bool = False) -> Adapted:
@@ -116,6 +68,68 @@ def random_moves(problem: Problem) -> Adapted:
     return perturbed(problem.model, problem.evidence, problem.start, moved, generator)
 
 
+def rehearse(problem: Problem, config: RehearsalConfig) -> Adapted:
+    """Search by playing latents in the learned world; ZOL's latents are among the candidates."""
+    others = search(problem, ZOLConfig()).z.flatten(0, 1)
+    return rehearsed(
+        problem.model,
+        problem.learned_world(),
+        problem.evidence,
+        [problem.tasks[name] for name in problem.evidence.tasks],
+        problem.layout,
+        config,
+        generator=problem.generator("rehearse"),
+        others=others,
+    )
+
+
+def search_with_chosen_settings(problem: Problem) -> Adapted:
+    """ZOL with the settings that look best in the learned world."""
+    learned, names = problem.learned_world(), problem.evidence.tasks
+    room = Imagination(
+        problem.model,
+        learned.dynamics,
+        problem.layout,
+        [problem.tasks[name] for name in names],
+        learned.starts[: RehearsalConfig().starts],
+        RehearsalConfig().horizon,
+    )
+    generator = problem.generator("zol-auto")
+    return zol_auto(problem.model, problem.evidence, problem.start, room, generator=generator)
+
+
+def practise_lola(problem: Problem) -> Adapted:
+    """LoLA, in the environment."""
+    return lola_search(
+        problem.model,
+        problem.evidence,
+        problem.start,
+        problem.environment(),
+        problem.tasks,
+        generator=problem.generator("lola"),
+    )
+
+
+def practise_rela(problem: Problem) -> Adapted:
+    """ReLA, in the environment."""
+    return rela_search(
+        problem.model,
+        problem.evidence,
+        problem.start,
+        problem.environment(),
+        problem.tasks,
+        RELA,
+        generator=problem.generator("rela"),
+    )
+
+
+def generalised(problem: Problem) -> Behaviour:
+    """GPI over prompts, goals and ZOL's latent."""
+    candidates = candidate_latents(problem.model, problem.evidence, search(problem, ZOLConfig()).z[0])
+    rule = gpi_policy(problem.model, problem.evidence, candidates)
+    return Behaviour(rule.best(), rule)
+
+
 METHODS: dict[str, Method] = {
     "fb": Method(partial(prompt_method, how="correlation"), "plain FB: z = E[B r]"),
     "fb-centred": Method(
@@ -141,6 +155,27 @@ METHODS: dict[str, Method] = {
         random_moves,
         "control: random moves as long as zol's",
         settings={"as far as": ZOLConfig().model_dump()},
+    ),
+    "zol-auto": Method(
+        search_with_chosen_settings,
+        "the paper's search, its settings chosen offline in the learned world",
+        rehearses=True,
+    ),
+    "gpi": Method(generalised, "at every step the best of prompts, goals and zol by the model's own value"),
+    "rehearse": Method(
+        partial(rehearse, config=RehearsalConfig()),
+        "ours: search by playing latents in the learned world",
+        rehearses=True,
+        settings=RehearsalConfig().model_dump(),
+    ),
+    "lola": Method(
+        practise_lola,
+        "LoLA, which practises in the environment",
+        offline=False,
+        settings=LoLAConfig().model_dump(),
+    ),
+    "rela": Method(
+        practise_rela, "ReLA, which practises in the environment", offline=False, settings=RELA.model_dump()
     ),
 }
 """name → method. ``oracle`` rows are no methods: they are read off a sweep (:mod:`zol.bench.sweep`)."""

@@ -13,7 +13,7 @@ from pydantic import Field
 from zol import checkpoint
 from zol.adapt.base import Evidence, identity
 from zol.bench import paper
-from zol.bench.methods import Problem
+from zol.bench.problem import Problem
 from zol.bench.store import UNKNOWN_SEED
 from zol.config import Config
 from zol.errors import CheckpointError
@@ -90,6 +90,7 @@ class Subject:
             evidence=self.evidence,
             domain=self.domain,
             tasks=tasks,
+            layout=home.layout,
             world=world,
             dynamics=self.dynamics,
             seed=protocol.seed,
