@@ -32,6 +32,8 @@ from zol.tasks import Layout, States
 
 SCHEMA = 1
 DYNAMICS = "dynamics.safetensors"
+# what save() itself says about a model, beside the facts it is given
+OWN_FACTS = ("schema", "kind", "config", "sizes", "measure", "weights", "versions")
 # kind: (its configuration, its class)
 KINDS: dict[str, tuple[type[Any], type[Any]]] = {
     "fb": (FBConfig, FB),

@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from pydantic import Field
 
-from zol import checkpoint
+from zol import checkpoint, zoo
 from zol.adapt.base import Evidence, identity
 from zol.bench import paper
 from zol.bench.problem import Problem
@@ -99,6 +99,7 @@ class Subject:
 
 def open_subject(path: str | Path, protocol: Protocol) -> Subject:
     """Load a checkpoint and label the states that travel with it."""
+    path = zoo.find(path)
     loaded = checkpoint.load(path)
     name = str(loaded.facts.get("world", ""))
     domain = ALIASES.get(name, name)

@@ -27,6 +27,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "train dynamics": ("zol.cli.train:dynamics", "a learned world for a checkpoint, to rehearse latents in"),
     "train show": ("zol.cli.train_show:show", "the learning curve of a run: returns and health"),
     "adapt": ("zol.cli.adapt:adapt", "find the latent for a task, offline, from a checkpoint alone"),
+    "zoo list": ("zol.cli.zoo:list_", "the pretrained models that come with zol"),
+    "zoo pack": ("zol.cli.zoo:pack", "a checkpoint with what test time needs, and no more"),
     "bench exorl": ("zol.cli.bench_exorl:exorl", "16 control tasks: every method on every model, honestly"),
     "bench humenv": ("zol.cli.bench_humenv:humenv", "45 HumEnv tasks: a model's own prompt against ZOL"),
     "sweep": ("zol.cli.sweep:sweep", "the paper's 72 configurations, and as many random moves"),

@@ -7,16 +7,18 @@ import torch
 import tyro
 from rich.console import Console
 
-from zol import checkpoint, report
-from zol.adapt import Adapted, Evidence, ZOLConfig, prompted, zol
+from zol import checkpoint, report, zoo
+from zol.adapt import Adapted, Evidence, ZOLConfig, prompted, rehearsed, zol
 from zol.adapt.base import identity
 from zol.errors import CheckpointError, DataError
 from zol.rollout import evaluate
 from zol.worlds import find_task, make
+from zol.worlds.base import World
 
 # what the table shows beside the estimate: title, diagnostic
-SHOWN = {"ESS": "ess", "negative": "negative_share", "mean ratio": "mean_ratio", "moved": "distance"}
-Method = Literal["zol", "fb", "ridge", "weighted"]
+RATIO = {"ESS": "ess", "negative": "negative_share", "mean ratio": "mean_ratio", "moved": "distance"}
+REHEARSAL = {"trust": "trusted", "changed": "changed", "imagined gain": "imagined_gain", "doubt": "doubt"}
+Method = Literal["auto", "rehearse", "zol", "fb", "ridge", "weighted"]
 PROMPTS: dict[Method, Literal["correlation", "ridge", "weighted"]] = {
     "fb": "correlation",
     "ridge": "ridge",
@@ -25,9 +27,9 @@ PROMPTS: dict[Method, Literal["correlation", "ridge", "weighted"]] = {
 
 
 def adapt(
-    path: tyro.conf.Positional[Path],
+    model: tyro.conf.Positional[str],
     task: tuple[str, ...] = (),
-    method: Method = "zol",
+    method: Method = "auto",
     config: ZOLConfig = ZOLConfig(),  # noqa: B008
     starts: int = 256,
     episodes: int = 0,
@@ -36,20 +38,22 @@ def adapt(
 ) -> None:
     """Find the latent for a task, offline, from a checkpoint alone.
 
-    Prints the ratio's estimate of the mean reward per step with its diagnostics; with --episodes also what
-    the policy really earns in its world.
+    Prints an offline estimate of the mean reward per step with its diagnostics; with --episodes also what the
+    policy really earns in its world.
 
     Args:
-        path: checkpoint folder
+        model: checkpoint folder, or a name of the zoo (zol zoo list)
         task: tasks of the checkpoint's world; all of them if none is named
-        method: the paper's search, or a closed-form prompt
-        config: settings of the search
+        method: rehearse searches by playing latents in the checkpoint's learned world; zol is the paper's
+            search; the others are closed-form prompts. auto is rehearse with a learned world, fb without
+        config: settings of the paper's search
         starts: start states that the ratio averages over
         episodes: test episodes per task; 0 tests nothing
         seed: of test episodes and of sampled μ states
         out: folder for the latents, one JSON file per task
     """
-    console, loaded = Console(), checkpoint.load(path)
+    console, path = Console(), zoo.find(model)
+    loaded = checkpoint.load(path)
     if "world" not in loaded.facts:
         raise CheckpointError(
             f"{path} does not name its world, so it has no named tasks: use zol from Python"
@@ -68,8 +72,11 @@ def adapt(
         if not evidence.tasks:
             raise DataError(f"{note}; nothing is left to adapt to")
         console.print(note, soft_wrap=True)
-    found = _find(loaded.model, evidence, method, config, seed)
-    shown = {title: found.diagnostics[name][0] for title, name in SHOWN.items()}
+    if method == "auto":
+        method = "rehearse" if loaded.dynamics is not None else "fb"
+    found = _find(loaded, evidence, method, config, seed, world)
+    names = REHEARSAL if method == "rehearse" else RATIO
+    shown = {title: found.diagnostics[name][0] for title, name in names.items()}
     columns = ["task", "estimate", *shown]
     rows = [
         [name, f"{found.estimate[0, t]:.3f}", *(f"{value[t]:.2f}" for value in shown.values())]
@@ -90,8 +97,26 @@ def adapt(
 
 
 def _find(
-    model: checkpoint.AnyModel, evidence: Evidence, method: Method, config: ZOLConfig, seed: int
+    loaded: checkpoint.Checkpoint,
+    evidence: Evidence,
+    method: Method,
+    config: ZOLConfig,
+    seed: int,
+    world: World,
 ) -> Adapted:
-    if method != "zol":
+    model, generator = loaded.model, torch.Generator().manual_seed(seed)
+    if method in PROMPTS:
         return prompted(model, evidence, PROMPTS[method])
-    return zol(model, evidence, evidence.prompt(model), config, generator=torch.Generator().manual_seed(seed))
+    searched = zol(model, evidence, evidence.prompt(model), config, generator=generator)
+    if method == "zol":
+        return searched
+    if loaded.dynamics is None:
+        raise CheckpointError(
+            "this checkpoint holds no learned world to rehearse in: zol train dynamics --data … --out …, "
+            "or choose another --method"
+        )
+    tasks = [find_task(world, name) for name in evidence.tasks]
+    others = searched.z.flatten(0, 1)
+    return rehearsed(
+        model, loaded.dynamics, evidence, tasks, world.layout, generator=generator, others=others
+    )

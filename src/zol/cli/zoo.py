@@ -1,0 +1,30 @@
+"""``zol zoo``."""
+
+from pathlib import Path
+
+import tyro
+from rich.console import Console
+
+from zol import checkpoint, report, zoo
+
+
+def list_() -> None:
+    """Show the pretrained models that come with zol; their folders hold model cards."""
+    rows = []
+    for name in zoo.names():
+        facts = checkpoint.load(zoo.find(name)).facts
+        rows.append([name, *(str(facts.get(key, "")) for key in ("world", "kind", "steps", "seed"))])
+    Console().print(report.table((["model", "world", "kind", "steps", "seed"], rows)))
+
+
+def pack(source: tyro.conf.Positional[Path], out: Path, samples: int = zoo.SAMPLES) -> None:
+    """Copy a checkpoint with what test time needs, and no more.
+
+    Args:
+        source: folder of a checkpoint, such as a training run
+        out: folder of the copy
+        samples: labelled states to keep
+    """
+    folder = zoo.pack(source, out, samples)
+    size = sum(file.stat().st_size for file in folder.iterdir())
+    Console().print(f"{folder}: {size / 1e6:.1f} MB", soft_wrap=True, highlight=False)
