@@ -6,6 +6,7 @@ from torch import Tensor
 
 from zol import measure, prompt, value
 from zol.adapt import Evidence
+from zol.bench.ranking import spearman
 from zol.models.base import Measure
 from zol.models.exact import ExactFB
 from zol.worlds.tabular import random_mdp
@@ -66,3 +67,12 @@ def test_intervals_cover_members_and_starts() -> None:
     assert (worth.low < worth.mean).all()
     assert (worth.mean < worth.high).all()
     assert torch.allclose(worth.diagnostics["doubt"], torch.full((4, 2), 10.0), atol=0.5)
+
+
+def test_rank_correlation_is_the_usual_one() -> None:
+    from scipy.stats import spearmanr
+
+    x = torch.randn(30, generator=generator(4)).round(decimals=1)  # with ties
+    y = x + torch.randn(30, generator=generator(5)).round(decimals=1)
+    assert spearman(x, y) == pytest.approx(float(spearmanr(x, y).statistic))
+    assert spearman(x, torch.ones(30)) == 0.0

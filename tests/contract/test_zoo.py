@@ -1,0 +1,66 @@
+"""Models that come with the package, and how a checkpoint becomes one of them."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from zol import checkpoint, zoo
+from zol.cli import main
+from zol.errors import CheckpointError
+from zol.models.fb import FB, FBConfig
+
+
+@pytest.fixture
+def trained(tmp_path: Path) -> Path:
+    model = FB(FBConfig(obs_dim=2, action_dim=2, z_dim=4, hidden=8))
+    sample = {
+        "obs": torch.randn(100, 2),
+        "action": torch.zeros(100, 2),
+        "physics": torch.zeros(100, 2, dtype=torch.float64),
+        "starts": torch.randn(300, 2),
+    }
+    session = {"command": "zol train fb --data /home/me/data/donut --out /runs/a", "from_step": 0}
+    facts = {"world": "donut", "seed": 3, "sessions": [session]}
+    return checkpoint.save(model, tmp_path / "run", prompt=sample, facts=facts)
+
+
+def test_packing_keeps_what_test_time_needs(trained: Path, tmp_path: Path) -> None:
+    before, after = checkpoint.load(trained), checkpoint.load(zoo.pack(trained, tmp_path / "small", 10))
+    assert {name: len(value) for name, value in after.prompt.items()} == {
+        "obs": 10,
+        "action": 10,
+        "starts": 256,
+    }
+    assert torch.equal(after.prompt["obs"], before.prompt["obs"][:10])
+    assert after.facts["weights"] == before.facts["weights"]
+    assert after.facts["seed"] == 3
+    assert after.facts["sessions"][0]["command"] == "zol train fb --data donut --out a"
+    assert "/home" not in (tmp_path / "small" / "README.md").read_text()
+
+
+def test_a_path_wins_and_a_typo_is_answered(trained: Path) -> None:
+    assert zoo.find(trained) == trained
+    with pytest.raises(CheckpointError, match="there is no folder 'walkr' here"):
+        zoo.find("walkr")
+
+
+@pytest.mark.parametrize("name", zoo.names())
+def test_every_model_says_where_it_comes_from_and_is_small(name: str) -> None:
+    folder = zoo.find(name)
+    loaded = checkpoint.load(folder)
+    assert loaded.facts["world"]
+    assert loaded.facts["sessions"][0]["command"].startswith("zol train fb")
+    assert loaded.dynamics is not None
+    assert len(loaded.prompt["obs"]) >= 1000
+    assert sum(file.stat().st_size for file in folder.iterdir()) < 10e6
+    text = json.dumps(dict(loaded.facts)) + (folder / "README.md").read_text()
+    assert "/tmp/" not in text
+
+
+def test_the_list(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["zoo", "list"])
+    shown = capsys.readouterr().out
+    for name in zoo.names():
+        assert name in shown
