@@ -132,8 +132,9 @@ def profile_update(n: int, hidden: int, d: int) -> dict[str, float]:
 KINDS = {
     "matrix products": ("mm", "addmm", "bmm", "baddbmm"),
     "layer norm": ("native_layer_norm", "native_layer_norm_backward"),
-    "tanh and relu": ("tanh", "tanh_backward", "relu", "clamp_min", "clamp_min_", "threshold_backward"),
-    "optimiser and targets": ("_fused_adam_", "_foreach_lerp_"),
+    "activations": ("tanh", "sigmoid", "tanh_backward", "clamp_min", "clamp_min_", "threshold_backward"),
+    "copies": ("cat", "copy_"),
+    "optimiser and targets": ("_fused_adam_", "_foreach_add_", "lerp_", "_foreach_lerp_"),
 }
 
 
