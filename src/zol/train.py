@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from pydantic import Field
@@ -49,8 +49,17 @@ class TrainConfig(Config):
     """steps between saves of the training state"""
     anneal: float = Field(default=0.0, ge=0, le=1)
     """last share of the steps over which learning rates fall to zero; FB returns jitter without it"""
+    precision: Literal["float32", "bfloat16"] = "float32"
+    """what networks compute in; bfloat16 is for GPUs, and 16 times slower on CPUs without it"""
+    compiled: bool = False
+    """fuse networks with torch.compile; pays on GPUs at most"""
     tensorboard: bool = False
     """write event files for TensorBoard, too"""
+
+    @property
+    def autocast(self) -> torch.dtype | None:
+        """The type that networks compute in, if it is not that of their weights."""
+        return torch.bfloat16 if self.precision == "bfloat16" else None
 
     def learning_scale(self, step: int) -> float:
         """The share of the learning rates in force at a step."""

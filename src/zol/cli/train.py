@@ -152,7 +152,8 @@ def _train(
         if test.silent:
             console.print(f"not tested, because the sample holds no reward: {', '.join(test.silent)}")
         test = test if test.evidence.tasks else None
-    pretrain(FBLearner(model), dataset, training, out, facts=facts, on_eval=test)
+    learner = FBLearner(model, autocast=training.autocast, compiled=training.compiled)
+    pretrain(learner, dataset, training, out, facts=facts, on_eval=test)
     console.print(f"the checkpoint is in {out}")
 
 

@@ -18,6 +18,7 @@ Differences from the reference code, with reasons, are listed in docs/fb.md.
 
 from collections.abc import Callable, Mapping
 from copy import deepcopy
+from functools import partial
 
 import torch
 from pydantic import Field
@@ -171,25 +172,30 @@ class FB(nn.Module):
         return unit(z)
 
 
-def every_action(forward_map: nn.Module, obs: Tensor, z: Tensor, actions: int) -> Tensor:
+def every_action(forward_map: Callable[..., Tensor], obs: Tensor, z: Tensor, actions: int) -> Tensor:
     """F(s, a, z) of all one-hot actions, ``[P, ..., A, d]``."""
     choices = torch.eye(actions, dtype=obs.dtype, device=obs.device)
-    out: Tensor = forward_map(obs.unsqueeze(-2), z.unsqueeze(-2), choices)
-    return out
+    return forward_map(obs.unsqueeze(-2), z.unsqueeze(-2), choices)
 
 
-def greedy_values(forward_map: nn.Module, obs: Tensor, z: Tensor, actions: int) -> Tensor:
+def greedy_values(forward_map: Callable[..., Tensor], obs: Tensor, z: Tensor, actions: int) -> Tensor:
     """Q(s, a) = F(s, a, z)ᵀz of all one-hot actions, ensemble mean, ``[..., A]``."""
     return (every_action(forward_map, obs, z, actions).mean(0) * z.unsqueeze(-2)).sum(-1)
 
 
 class FBLearner:
-    """Trains an :class:`FB`: target networks, three Adam optimisers and the update."""
+    """Trains an :class:`FB`: target networks, three Adam optimisers and the update.
+
+    ``autocast`` is the type that networks compute in (``torch.bfloat16`` on GPUs that are fast at it), while
+    weights and losses keep theirs: a Gram loss is a difference of large sums. ``compiled`` fuses each
+    network by ``torch.compile``. docs/benchmarks.md says when they pay.
+    """
 
     physics = False
 
-    def __init__(self, model: FB) -> None:
+    def __init__(self, model: FB, *, autocast: torch.dtype | None = None, compiled: bool = False) -> None:
         self.model = model
+        self.autocast = autocast
         c = model.config
         self.target_forward = deepcopy(model.forward_map).requires_grad_(False)
         self.target_backward = deepcopy(model.backward_map).requires_grad_(False)
@@ -197,6 +203,10 @@ class FBLearner:
         self.backward_optimiser = Adam(model.backward_map.parameters(), c.backward_learning_rate)
         if not c.discrete:
             self.actor_optimiser = Adam(model.actor.parameters(), c.actor_learning_rate)
+        if compiled:
+            networks = (model.forward_map, model.backward_map, self.target_forward, self.target_backward)
+            for network in networks if c.discrete else (*networks, model.actor):
+                network.compile()
 
     def update(self, batch: Batch, generator: torch.Generator) -> Mapping[str, Tensor]:
         """One step on F, B and the actor; then the targets follow."""
@@ -204,7 +214,7 @@ class FBLearner:
             self.model.normaliser.update(batch.obs)
             self.model.normaliser.update(batch.next_obs)
         obs, next_obs = self.model.normaliser(batch.obs), self.model.normaliser(batch.next_obs)
-        B = self.model.backward_map(next_obs)
+        B = self._run(self.model.backward_map, next_obs)
         z = self._training_latents(B.detach(), generator)
         terms = self._update_measure(batch, obs, next_obs, B, z, generator)
         if not self.model.config.discrete:
@@ -212,6 +222,13 @@ class FBLearner:
         move_towards(self.target_forward, self.model.forward_map, self.model.config.target_rate)
         move_towards(self.target_backward, self.model.backward_map, self.model.config.target_rate)
         return terms
+
+    def _run(self, network: nn.Module, *inputs: Tensor) -> Tensor:
+        """The network's output, computed in the type of ``autocast`` and returned in that of its inputs."""
+        like = inputs[0]
+        with torch.autocast(like.device.type, self.autocast, enabled=self.autocast is not None):
+            out: Tensor = network(*inputs)
+        return out.to(like.dtype)
 
     def _training_latents(self, B: Tensor, generator: torch.Generator) -> Tensor:
         """Uniform on the sphere, or B of a random next state: the latents that π_z is trained for."""
@@ -240,9 +257,10 @@ class FBLearner:
     def _next_action(self, next_obs: Tensor, z: Tensor, generator: torch.Generator) -> Tensor:
         if self.model.config.discrete:
             actions = self.model.action_dim
-            best = greedy_values(self.model.forward_map, next_obs, z, actions).argmax(-1)
+            forward_map = partial(self._run, self.model.forward_map)
+            best = greedy_values(forward_map, next_obs, z, actions).argmax(-1)
             return functional.one_hot(best, actions).to(next_obs.dtype)
-        return self._explore(self.model.actor(next_obs, z), generator)
+        return self._explore(self._run(self.model.actor, next_obs, z), generator)
 
     def _update_measure(
         self, batch: Batch, obs: Tensor, next_obs: Tensor, B: Tensor, z: Tensor, generator: torch.Generator
@@ -251,9 +269,9 @@ class FBLearner:
         gamma = c.discount * (~batch.terminated).to(obs.dtype)
         with torch.no_grad():
             next_action = self._next_action(next_obs, z, generator)
-            target_F = self.target_forward(next_obs, z, next_action)  # [P, N, d]
-            target_B = self.target_backward(next_obs)
-        F = self.model.forward_map(obs, z, batch.action)
+            target_F = self._run(self.target_forward, next_obs, z, next_action)  # [P, N, d]
+            target_B = self._run(self.target_backward, next_obs)
+        F = self._run(self.model.forward_map, obs, z, batch.action)
         if c.pessimism == 0.0:
             loss = gram_loss(F, B, target_F.mean(0), target_B, gamma)
         else:
@@ -272,9 +290,9 @@ class FBLearner:
         return terms | {"loss": value.detach()}
 
     def _update_actor(self, obs: Tensor, z: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
-        action = self._explore(self.model.actor(obs, z), generator)
+        action = self._explore(self._run(self.model.actor, obs, z), generator)
         with frozen(self.model.forward_map):  # gradients for the action only, none for F's weights
-            Q = (self.model.forward_map(obs, z, action) * z).sum(-1)  # [P, N]
+            Q = (self._run(self.model.forward_map, obs, z, action) * z).sum(-1)  # [P, N]
         loss = -parallel.mean(pessimistic(Q, self.model.config.actor_pessimism))
         loss.backward()
         self.actor_optimiser.step_and_clear()
