@@ -133,7 +133,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Explore, then train: the path of a new user, small."""
     folder = tmp_path_factory.mktemp("path")
     main(["explore", "donut", "--steps", "1500", "--how", "random", "--out", str(folder / "data")])
-    small = "--steps 20 --batch-size 32 --hidden 16 --z-dim 8 --log-every 10 --episodes 2"
+    small = "--steps 20 --batch-size 32 --hidden 16 --z-dim 8 --log-every 10 --episodes 2 --dynamics-steps 20"
     main(["train", "fb", "--data", str(folder / "data"), "--out", str(folder / "run"), *small.split()])
     return folder
 
@@ -158,6 +158,16 @@ def test_a_checkpoint_adapts_on_its_own(
     assert "ESS" in out
     latent = json.loads((tmp_path / "z" / "cross.json").read_text())
     assert (latent["method"], latent["task"]) == (method, "cross")
+
+
+def test_rehearsal_is_the_default_where_there_is_a_learned_world(
+    trained: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    code, out, _ = run(capsys, "adapt", str(trained / "run"), "--task", "cross", "--out", str(tmp_path / "z"))
+    assert code == 0
+    assert "trust" in out
+    latent = json.loads((tmp_path / "z" / "cross.json").read_text())
+    assert latent["method"] == "rehearse"
 
 
 def test_adapting_to_an_unknown_task_is_one_sentence(
