@@ -31,6 +31,7 @@ CPU: dict[str, Any] = {
 # world: what it needs beyond CPU
 CPU_WORLDS: dict[str, dict[str, Any]] = {
     "donut": {"steps": 4_000, "batch_size": 256, "dynamics_steps": 3_000},
+    "point_mass_maze": {"batch_size": 512, "orthonormality": 10.0},
 }
 
 PAPER: dict[str, Any] = {

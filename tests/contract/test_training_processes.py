@@ -13,7 +13,7 @@ from zol.worlds.donut import collect
 
 WORDS = (
     "--batch-size 32 --hidden 16 --backward-hidden 16 --z-dim 6 --log-every 5 --save-every 5 "
-    "--episodes 0 --anneal 0 --threads 1"
+    "--episodes 0 --anneal 0 --threads 1 --dynamics-steps 0"
 )
 
 
