@@ -199,7 +199,7 @@ def test_other_mistakes_are_one_sentence(
     assert run(capsys, *words(data, tmp_path / "run", "--episodes", "0"))[0] == 0
     code, said = run(capsys, *words(data, tmp_path / "run", "--episodes", "0", "--target-rate", "0.5"))
     assert code == 2
-    assert "was trained with model.target_rate=0.01, now 0.5 is asked for" in said
+    assert "was trained with model.target_rate=0.05, now 0.5 is asked for" in said
 
 
 def test_threads_are_not_wasted(monkeypatch: pytest.MonkeyPatch) -> None:
