@@ -60,7 +60,7 @@ class RehearsalConfig(Config):
     """κ, in standard deviations between members"""
     margin: float = Field(default=1.0, ge=0)
     """standard errors by which a latent must beat plain FB's"""
-    trust: float = Field(default=0.5, ge=-1, le=1)
+    trust: float = Field(default=0.8, ge=-1, le=1)
     """open-loop correlation of rewards below which a task keeps plain FB's latent"""
     noise: float = Field(default=0.0, ge=0)
     """noise on imagined states, in units of the one-step error"""
