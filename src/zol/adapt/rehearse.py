@@ -85,6 +85,8 @@ def rehearsed(
         raise DataError(f"the tasks to rehearse must be those of the evidence: {', '.join(evidence.tasks)}")
     search = _Search(model, learned, evidence, tasks, layout, c, generator)
     plain = evidence.prompt(model)  # [T, d]; candidate t is task t's own fallback
+    if not search.trusts.any():
+        return search.decide(plain, _Pool(plain, search))  # no task to search for
     pool = _Pool(torch.cat([plain, search.candidates(others)]), search)
     for k in range(c.rounds):
         pool.add(search.around(pool.best(c.elites), c.spread * 0.5**k))
@@ -120,6 +122,7 @@ class _Search:
     ) -> None:
         self.model, self.evidence, self.config, self.generator = model, evidence, config, generator
         self.trusted = learned.open_loop(tasks, layout)  # [T]
+        self.trusts = self.trusted >= config.trust
         picks = torch.randperm(len(learned.starts), generator=generator)[: 2 * config.starts]
         moments = None
         if config.bootstrap:
@@ -190,7 +193,7 @@ class _Search:
         difference = values[own, best] - values[:, 0]  # [T, P, S], paired
         gain = difference.mean((1, 2))
         error = difference.mean(1).std(-1) / difference.shape[-1] ** 0.5 + difference.mean(2).std(-1)
-        wins = (gain > c.margin * error) & (scores[own, best] > scores[:, 0]) & (self.trusted >= c.trust)
+        wins = (gain > c.margin * error) & (scores[own, best] > scores[:, 0]) & self.trusts
         chosen = torch.where(wins, best, 0)
         z = contest[own, chosen]
         diagnostics = {
