@@ -84,8 +84,10 @@ def play(say, path: Path, steps: int) -> None:
 
 
 def test_killed_twenty_times_gives_the_same_data(tmp_path: Path):
-    path, choose, before = tmp_path / "set", random.Random(1), 0
-    for _ in range(20):
+    path, choose, before, kills = tmp_path / "set", random.Random(1), 0, 0
+    while kills < 20 or before <= 20:  # a busy machine gets further between kills if there are more of them
+        kills += 1
+        assert kills < 200
         said = run(play, path, 600_000, kill_after=choose.uniform(0.1, 0.5))
         assert said == ["begun"]
         if (path / "dataset.json").exists():
@@ -93,7 +95,6 @@ def test_killed_twenty_times_gives_the_same_data(tmp_path: Path):
             assert data.episodes >= before
             assert [bytes(d) for d in data.stored_digests] == list(data.digests())
             before = data.episodes
-    assert before > 0  # how many depends on how busy the machine is
     steps = (before // 3 + 2) * 3 * 20
     run(play, path, steps)
     run(play, tmp_path / "calm", steps)
