@@ -19,7 +19,8 @@ from torch import Tensor
 from zol import checkpoint, interrupts
 from zol.board import Board, NoBoard, TensorBoard
 from zol.config import Config
-from zol.data import Dataset
+from zol.data import Batch, Dataset
+from zol.data.lookahead import look_ahead
 from zol.data.resident import place
 from zol.errors import CheckpointError, DataError
 from zol.health import Held, check_health
@@ -185,9 +186,18 @@ class _Run:
         self.learner.scale_learning_rates(self.config.learning_scale(self.step))
         n, device = self.config.batch_size, self.device
         drawn = torch.randint(self.rows, (n,), generator=self.generator, device=device)
-        metrics = self.learner.update(self.source.take(parallel.share(drawn)), self.generator)
+        metrics = self.learner.update(self.batch(drawn), self.generator)
         self.step += 1
         return metrics
+
+    def batch(self, drawn: Tensor) -> Batch:
+        """This process's share of the transitions, or of the stretches that begin with them."""
+        own = parallel.share(drawn)
+        if self.learner.lookahead is None:
+            return self.source.take(own)
+        n, discount = self.learner.lookahead
+        chance = torch.rand(len(drawn), generator=self.generator, device=self.device)
+        return look_ahead(self.source, own, n, discount, parallel.share(chance))
 
     def agreed(self, stop: bool) -> bool:
         """Whether any process wants to stop: all of them must do so after the same step."""

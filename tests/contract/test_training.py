@@ -36,7 +36,7 @@ def learner(**changes: object) -> FBLearner:
     return FBLearner(FB(SMALL.but(**changes), torch.Generator().manual_seed(1)))
 
 
-@pytest.mark.parametrize("change", [{}, {"discrete": True}], ids=["continuous", "discrete"])
+@pytest.mark.parametrize("change", [{}, {"discrete": True}, {"n_step": 5}], ids=str)
 def test_resume_is_exact(data: Dataset, tmp_path: Path, change: dict) -> None:
     whole = learner(**change)
     pretrain(whole, data, settings(40), tmp_path / "whole")
@@ -254,7 +254,13 @@ def test_actor_step_computes_no_gradient_for_F(data: Dataset) -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [{"pessimism": 0.5}, {"q_loss": 0.1}, {"actor_pessimism": 0.5}, {"members": 1, "pessimism": 0.5}],
+    [
+        {"pessimism": 0.5},
+        {"q_loss": 0.1},
+        {"q_loss": 0.1, "n_step": 3},
+        {"actor_pessimism": 0.5},
+        {"members": 1, "pessimism": 0.5},
+    ],
     ids=str,
 )
 def test_every_option_trains(data: Dataset, change: dict) -> None:
@@ -273,7 +279,7 @@ def test_gram_and_dense_updates_agree(data: Dataset) -> None:
         batch = Batch(batch.obs.double(), batch.action.double(), batch.next_obs.double(), batch.terminated)
         original = fb.gram_loss
         if dense:
-            fb.gram_loss = lambda F, B, tF, tB, g: fb.dense_loss(F, B, tF @ tB.mT, g)
+            fb.gram_loss = lambda F, B, tF, tB, g, m: fb.dense_loss(F, B, tF @ tB.mT, g, m)
         try:
             one.update(batch, torch.Generator().manual_seed(3))
         finally:

@@ -22,13 +22,15 @@ def inputs(members: int, n: int = 37, d: int = 9) -> dict[str, torch.Tensor]:
     }
 
 
+@pytest.mark.parametrize("stretches", [False, True], ids=["steps", "stretches"])
 @pytest.mark.parametrize("members", [1, 2, 4])
-def test_gram_form_equals_dense_form(members: int) -> None:
+def test_gram_form_equals_dense_form(members: int, stretches: bool) -> None:
     x = inputs(members)
-    fast = gram_loss(x["F"], x["B"], x["target_F"].mean(0), x["target_B"], x["gamma"])
+    mass = torch.linspace(1, 5, 37, dtype=torch.float64) if stretches else None
+    fast = gram_loss(x["F"], x["B"], x["target_F"].mean(0), x["target_B"], x["gamma"], mass)
     fast_grads = torch.autograd.grad(fast.value, (x["F"], x["B"]))
     target = (x["target_F"] @ x["target_B"].mT).mean(0)
-    slow = dense_loss(x["F"], x["B"], target, x["gamma"])
+    slow = dense_loss(x["F"], x["B"], target, x["gamma"], mass)
     slow_grads = torch.autograd.grad(slow.value, (x["F"], x["B"]))
     torch.testing.assert_close(fast.value, slow.value, rtol=1e-10, atol=0)
     for a, b in zip(fast_grads, slow_grads, strict=True):
@@ -41,6 +43,7 @@ def test_gram_form_equals_dense_form(members: int) -> None:
 def test_dense_form_equals_the_double_sum(members: int) -> None:
     """The slowest form: two Python loops over the definition."""
     x = inputs(members, n=8, d=3)
+    mass = torch.linspace(1, 5, 8, dtype=torch.float64)
     target = (x["target_F"] @ x["target_B"].mT).mean(0)
     expected = torch.zeros((), dtype=torch.float64)
     for p in range(members):
@@ -49,11 +52,11 @@ def test_dense_form_equals_the_double_sum(members: int) -> None:
             for j in range(8):
                 error = x["F"][p, i] @ x["B"][j] - x["gamma"][i] * target[i, j]
                 if i == j:
-                    diagonal = diagonal + x["F"][p, i] @ x["B"][i] / 8
+                    diagonal = diagonal + mass[i] * x["F"][p, i] @ x["B"][i] / 8
                 else:
                     off = off + 0.5 * error**2 / (8 * 7)
         expected = expected + off - diagonal
-    torch.testing.assert_close(dense_loss(x["F"], x["B"], target, x["gamma"]).value, expected)
+    torch.testing.assert_close(dense_loss(x["F"], x["B"], target, x["gamma"], mass).value, expected)
 
 
 def test_terminated_rows_do_not_bootstrap() -> None:

@@ -16,21 +16,24 @@ from zol.models.fb import FB, FBConfig, FBLearner
 
 CONFIG = FBConfig(obs_dim=5, action_dim=2, z_dim=8, hidden=32, backward_hidden=32, normalise_obs=True)
 BATCH, STEPS = 512, 20
+COLUMNS = ("obs", "action", "next_obs", "terminated", "goal", "length")
 CASES: dict[str, dict[str, Any]] = {
     "plain": {},
     "pessimistic": {"pessimism": 0.5, "actor_pessimism": 0.5},
     "with q": {"q_loss": 0.1},
     "discrete": {"discrete": True},
+    "stretches": {"n_step": 9, "q_loss": 0.1},
 }
 
 
-def global_batch(step: int) -> Batch:
+def global_batch(step: int, stretches: bool) -> list[torch.Tensor]:
     g = torch.Generator().manual_seed(step)
 
     def draw(columns: int) -> torch.Tensor:
         return torch.randn(BATCH, columns, generator=g, dtype=torch.float64)
 
-    return Batch(draw(5), draw(2).tanh(), draw(5), torch.rand(BATCH, generator=g) < 0.1)
+    columns = [draw(5), draw(2).tanh(), draw(5), torch.rand(BATCH, generator=g) < 0.1]
+    return [*columns, draw(5), torch.randint(1, 10, (BATCH,), generator=g)] if stretches else columns
 
 
 def train(changes: dict[str, Any]) -> dict[str, torch.Tensor]:
@@ -40,9 +43,8 @@ def train(changes: dict[str, Any]) -> dict[str, torch.Tensor]:
     gradients = watch_gradients(learner)
     generator = torch.Generator().manual_seed(7)
     for step in range(STEPS):
-        whole = global_batch(step)
-        columns = (whole.obs, whole.action, whole.next_obs, whole.terminated)
-        terms = learner.update(Batch(*(parallel.share(column) for column in columns)), generator)
+        columns = map(parallel.share, global_batch(step, "n_step" in changes))
+        terms = learner.update(Batch(**dict(zip(COLUMNS, columns, strict=False))), generator)
         seen |= {f"{step} {name}": value for name, value in terms.items()}
     state = {**learner.model.state_dict(), **learner.state_dict()}
     return seen | gradients | {name: value.clone() for name, value in state.items()}

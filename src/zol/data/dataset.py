@@ -16,7 +16,7 @@ measure. Start states are first class because density ratios begin there.
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,10 @@ from zol.tasks import Layout, States
 
 @dataclass(frozen=True)
 class Batch:
-    """Transitions (s, a, s'); ``N`` rows. Simulator states are there if the data store them."""
+    """Transitions (s, a, s'); ``N`` rows. Simulator states are there if the data store them.
+
+    With ``length`` they are stretches of several steps (:mod:`zol.data.lookahead`).
+    """
 
     obs: Tensor  # [N, D]
     action: Tensor  # [N, A]
@@ -42,20 +45,17 @@ class Batch:
     terminated: Tensor  # [N] bool
     next_physics: Tensor | None = None  # [N, P]
     physics: Tensor | None = None  # [N, P]
+    goal: Tensor | None = None  # a state on the way, next_obs if there is none, [N, D]
+    length: Tensor | None = None  # steps from obs to next_obs, 1 if there is none, [N]
 
     def __len__(self) -> int:
         return len(self.obs)
 
     def to(self, device: torch.device | str) -> "Batch":
         """The same transitions on another device."""
-        return Batch(
-            self.obs.to(device),
-            self.action.to(device),
-            self.next_obs.to(device),
-            self.terminated.to(device),
-            None if self.next_physics is None else self.next_physics.to(device),
-            None if self.physics is None else self.physics.to(device),
-        )
+        columns: dict[str, Any] = {column.name: getattr(self, column.name) for column in fields(self)}
+        moved: dict[str, Any] = {name: c if c is None else c.to(device) for name, c in columns.items()}
+        return Batch(**moved)
 
     def departed(self, layout: Layout) -> States:
         """The states the transitions begin in."""
@@ -231,6 +231,10 @@ class Dataset:
     def episode_of(self, steps: NDArray[np.int64]) -> NDArray[np.int64]:
         """The episode of each step number."""
         return np.searchsorted(self._ends, steps, side="right")
+
+    def left(self, steps: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Transitions from each step number to the end of its episode, itself included."""
+        return np.asarray(self._ends[self.episode_of(steps)] - steps)
 
     def transitions(self) -> Batch:
         """Every transition, in order. Meant for small sets: it copies them all."""

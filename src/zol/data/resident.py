@@ -22,6 +22,9 @@ class Source(Protocol):
     def take(self, steps: Tensor) -> Batch:
         """The transitions with these numbers."""
 
+    def left(self, steps: Tensor) -> Tensor:
+        """How many transitions there are from each of these to the end of its episode, itself included."""
+
 
 class Streamed:
     """Reads the rows of every batch from memory or disk, then moves them to the device."""
@@ -32,6 +35,10 @@ class Streamed:
     def take(self, steps: Tensor) -> Batch:
         """The transitions with these numbers, with simulator states if they are wanted."""
         return self.dataset.take(steps.cpu().numpy(), physics=self.physics).to(self.device)
+
+    def left(self, steps: Tensor) -> Tensor:
+        """Transitions to the end of the episode."""
+        return torch.from_numpy(self.dataset.left(steps.cpu().numpy())).to(self.device)
 
 
 class Resident:
@@ -49,6 +56,10 @@ class Resident:
         """The transitions with these numbers, without simulator states."""
         rows = steps + torch.searchsorted(self.ends, steps, right=True)  # one more for every episode before
         return Batch(self.obs[rows], self.action[rows], self.obs[rows + 1], self.terminated[rows])
+
+    def left(self, steps: Tensor) -> Tensor:
+        """Transitions to the end of the episode."""
+        return self.ends[torch.searchsorted(self.ends, steps, right=True)] - steps
 
 
 def bytes_needed(dataset: Dataset) -> int:

@@ -135,6 +135,8 @@ def pairs(batch: Batch, layout: Layout, fields: tuple[str, ...]) -> tuple[Tensor
 class DynamicsLearner:
     """Trains a :class:`Dynamics` by least squares on normalised changes."""
 
+    lookahead: tuple[int, float] | None = None
+
     def __init__(self, model: Dynamics, dataset: Dataset, layout: Layout) -> None:
         self.model, self.layout = model, layout
         self.physics = bool(model.config.hidden_fields)

@@ -11,7 +11,9 @@ With i and j running over the N rows of a batch, s'_j as the goal of column j an
         + c_⊥ [½ mean_{i≠j} (B_iᵀB_j)² − mean_i B_iᵀB_i]
     γ_i = γ·(1 − terminated_i)
 
-summed over ensemble members. The first line needs N² products only on paper: see zol.models.losses.
+summed over ensemble members. With n steps of data before the bootstrap γ_i = γⁿ·(1 − terminated_i), F̄' is
+taken where they end, the goal is a state on the way, and F_iᵀB_i counts (1 − γⁿ)/(1 − γ) times: see
+zol.data.lookahead. The first line needs N² products only on paper: see zol.models.losses.
 
 Differences from the reference code, with reasons, are listed in docs/fb.md.
 """
@@ -82,6 +84,8 @@ class FBConfig(Config):
     """c_⊥"""
     q_loss: float = Field(default=0.0, ge=0)
     """weight of the loss on F·z; 0 leaves it out"""
+    n_step: int = Field(default=1, ge=1)
+    """n: steps of data before the bootstrap; above 1 the data must hold their actions for about as long"""
     goal_share: float = Field(default=0.5, ge=0, le=1)
     """share of training latents that are B(s') of random states; the rest are uniform on the sphere"""
     pessimism: float = Field(default=0.0, ge=0)
@@ -203,6 +207,7 @@ class FBLearner:
         self.backward_optimiser = Adam(model.backward_map.parameters(), c.backward_learning_rate)
         if not c.discrete:
             self.actor_optimiser = Adam(model.actor.parameters(), c.actor_learning_rate)
+        self.lookahead = (c.n_step, c.discount) if c.n_step > 1 else None
         if compiled:
             networks = (model.forward_map, model.backward_map, self.target_forward, self.target_backward)
             for network in networks if c.discrete else (*networks, model.actor):
@@ -214,9 +219,10 @@ class FBLearner:
             self.model.normaliser.update(batch.obs)
             self.model.normaliser.update(batch.next_obs)
         obs, next_obs = self.model.normaliser(batch.obs), self.model.normaliser(batch.next_obs)
-        B = self._run(self.model.backward_map, next_obs)
+        goal = next_obs if batch.goal is None else self.model.normaliser(batch.goal)
+        B = self._run(self.model.backward_map, goal)
         z = self._training_latents(B.detach(), generator)
-        terms = self._update_measure(batch, obs, next_obs, B, z, generator)
+        terms = self._update_measure(batch, obs, next_obs, goal, B, z, generator)
         if not self.model.config.discrete:
             terms |= self._update_actor(obs, z, generator)
         move_towards(self.target_forward, self.model.forward_map, self.model.config.target_rate)
@@ -263,25 +269,35 @@ class FBLearner:
         return self._explore(self._run(self.model.actor, next_obs, z), generator)
 
     def _update_measure(
-        self, batch: Batch, obs: Tensor, next_obs: Tensor, B: Tensor, z: Tensor, generator: torch.Generator
+        self,
+        batch: Batch,
+        obs: Tensor,
+        next_obs: Tensor,
+        goal: Tensor,
+        B: Tensor,
+        z: Tensor,
+        generator: torch.Generator,
     ) -> dict[str, Tensor]:
         c = self.model.config
-        gamma = c.discount * (~batch.terminated).to(obs.dtype)
+        gamma, mass = c.discount * (~batch.terminated).to(obs.dtype), None
+        if batch.length is not None:
+            after = c.discount ** batch.length.to(obs.dtype)  # γⁿ
+            gamma, mass = after * ~batch.terminated, (1 - after) / (1 - c.discount)
         with torch.no_grad():
             next_action = self._next_action(next_obs, z, generator)
             target_F = self._run(self.target_forward, next_obs, z, next_action)  # [P, N, d]
-            target_B = self._run(self.target_backward, next_obs)
+            target_B = self._run(self.target_backward, goal)
         F = self._run(self.model.forward_map, obs, z, batch.action)
         if c.pessimism == 0.0:
-            loss = gram_loss(F, B, target_F.mean(0), target_B, gamma)
+            loss = gram_loss(F, B, target_F.mean(0), target_B, gamma, mass)
         else:
             target_M = pessimistic(target_F @ parallel.gather(target_B).mT, c.pessimism)
-            loss = dense_loss(F, B, target_M, gamma)
+            loss = dense_loss(F, B, target_M, gamma, mass)
         orthonormality = orthonormality_loss(B)
         value = loss.value + c.orthonormality * orthonormality
         terms = loss.terms | {"orthonormality": orthonormality.detach()}
         if c.q_loss > 0:
-            q = q_loss(F, B, z, target_F, gamma, c.pessimism)
+            q = q_loss(F, B, z, target_F, gamma, c.pessimism, mass)
             value = value + c.q_loss * q
             terms["q"] = q.detach()
         value.backward()

@@ -19,8 +19,12 @@ class Loss(NamedTuple):
     terms: dict[str, Tensor]
 
 
-def gram_loss(F: Tensor, B: Tensor, target_F: Tensor, target_B: Tensor, gamma: Tensor) -> Loss:
+def gram_loss(
+    F: Tensor, B: Tensor, target_F: Tensor, target_B: Tensor, gamma: Tensor, mass: Tensor | None = None
+) -> Loss:
     """The measure loss in O(N d²), exactly. F [P,N,d], B [N,d], target_F [N,d] (ensemble mean), γ [N].
+
+    ``mass`` [N] is what the states of B count for on the diagonal: 1, or more for stretches of several steps.
 
     With G_i = γ_i F̄_i the square expands into traces of d×d Gram matrices,
 
@@ -40,13 +44,13 @@ def gram_loss(F: Tensor, B: Tensor, target_F: Tensor, target_B: Tensor, gamma: T
         G.mT @ G,
         target_B.mT @ target_B,
         (diagonal - target_diagonal).square().sum(),
-        diagonal.sum(),
+        _weighted(diagonal, mass).sum(),
     )
     squares = (FF * BB).sum() - 2 * (FG * BT).sum() + len(F) * (GG * TT).sum()
     return _measure_loss(squares - on, attraction, len(B))
 
 
-def dense_loss(F: Tensor, B: Tensor, target: Tensor, gamma: Tensor) -> Loss:
+def dense_loss(F: Tensor, B: Tensor, target: Tensor, gamma: Tensor, mass: Tensor | None = None) -> Loss:
     """The same loss with the N×N matrices written out; target [N,N] may be any function of the ensemble.
 
     With several processes each has its own rows of the matrices, and B of all processes as columns.
@@ -55,8 +59,13 @@ def dense_loss(F: Tensor, B: Tensor, target: Tensor, gamma: Tensor) -> Loss:
     M = torch.einsum("pid,jd->pij", F, parallel.gather(B))
     error = M - gamma.unsqueeze(-1) * target
     on = error.diagonal(own, dim1=-2, dim2=-1).square().sum()
-    off, attraction = parallel.total(error.square().sum() - on, M.diagonal(own, dim1=-2, dim2=-1).sum())
+    diagonal = _weighted(M.diagonal(own, dim1=-2, dim2=-1), mass)
+    off, attraction = parallel.total(error.square().sum() - on, diagonal.sum())
     return _measure_loss(off, attraction, len(B))
+
+
+def _weighted(diagonal: Tensor, mass: Tensor | None) -> Tensor:
+    return diagonal if mass is None else diagonal * mass
 
 
 def _measure_loss(off: Tensor, on: Tensor, n: int) -> Loss:
@@ -84,11 +93,19 @@ def pessimistic(x: Tensor, penalty: float) -> Tensor:
     return x.mean(0) - penalty * spread
 
 
-def q_loss(F: Tensor, B: Tensor, z: Tensor, target_F: Tensor, gamma: Tensor, penalty: float) -> Tensor:
-    """½ Σ_P MSE(Fᵀz, r̂ + γ Q̄) with r̂ = B·(BᵀB/N)⁻¹z, the reward that z stands for. target_F [P,N,d]."""
+def q_loss(
+    F: Tensor,
+    B: Tensor,
+    z: Tensor,
+    target_F: Tensor,
+    gamma: Tensor,
+    penalty: float,
+    mass: Tensor | None = None,
+) -> Tensor:
+    """½ Σ_P MSE(Fᵀz, m r̂ + γ Q̄) with r̂ = B·(BᵀB/N)⁻¹z, the reward that z stands for. target_F [P,N,d]."""
     with torch.no_grad():
         covariance = parallel.total(B.mT @ B)[0] / (parallel.size() * len(B))
-        reward = (torch.linalg.solve(covariance, B, left=False) * z).sum(-1)
+        reward = _weighted((torch.linalg.solve(covariance, B, left=False) * z).sum(-1), mass)
         target = reward + gamma * pessimistic((target_F * z).sum(-1), penalty)
     error: Tensor = (F * z).sum(-1) - target  # [P, N]
     return 0.5 * len(F) * parallel.mean(error.square())
