@@ -14,7 +14,7 @@ Preset = Literal["auto", "cpu", "paper"]
 
 # Fields of TrainConfig and FBConfig, and dynamics_steps. A world's own discount counts where none is named.
 CPU: dict[str, Any] = {
-    "steps": 20_000,
+    "steps": 8_000,
     "batch_size": 1024,
     "anneal": 0.5,
     "hidden": 256,
