@@ -11,6 +11,7 @@ Two families, as published: *simple* (linear, LayerNorm, tanh, then ReLU layers)
 import math
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -135,7 +136,8 @@ def broadcast(*parts: Tensor) -> list[Tensor]:
     """The tensors with their leading dimensions broadcast against each other."""
     if all(part.shape[:-1] == parts[0].shape[:-1] for part in parts):
         return list(parts)  # the usual case in training and rollouts, where overhead counts
-    lead = torch.broadcast_shapes(*(part.shape[:-1] for part in parts))
+    # NumPy's, because the first call of torch's imports sympy, a second in a command of five
+    lead = np.broadcast_shapes(*(part.shape[:-1] for part in parts))
     return [part.expand(*lead, part.shape[-1]) for part in parts]
 
 
