@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from zol.bench.jobs import plan, unfinished
-from zol.bench.methods import METHODS, prompt_method, solve
+from zol.bench.methods import METHODS, REHEARSALS, find_method, prompt_method, solve
 from zol.bench.paper import BEST, TASKS, best_on_test_returns, sweep_configs
 from zol.bench.problem import Method
 from zol.bench.protocols import Protocol, open_subject
@@ -181,6 +181,9 @@ def test_mistakes_are_one_sentence(
 ) -> None:
     for words, text in (
         (["bench", "exorl", str(models[0]), "--methods", "zoll"], "did you mean 'zol'"),
+        (["bench", "exorl", str(models[0]), "--methods", "zol step=3"], "did you mean 'steps'"),
+        (["bench", "exorl", str(models[0]), "--methods", "zol steps"], "write field=value"),
+        (["bench", "exorl", str(models[0]), "--methods", "ridge ridge=1"], "ridge has no settings to change"),
         (["bench", "exorl", str(tmp_path)], "config.json does not exist"),
         (["bench", "exorl"], "no model to test"),
         (["report", str(tmp_path / "none.sqlite")], "does not exist"),
@@ -189,6 +192,29 @@ def test_mistakes_are_one_sentence(
         with pytest.raises(SystemExit):
             main(words)
         assert text in capsys.readouterr().err
+
+
+def test_rehearsal_is_tested_with_one_setting_changed_at_a_time(
+    models: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A variant has a name and a key of its own, and the report shows it beside plain FB."""
+    assert all(find_method(name).settings != METHODS["rehearse"].settings for name in REHEARSALS)
+    some = ("rehearse members=1", "rehearse horizon=5 bootstrap=true")
+    monkeypatch.setattr("zol.bench.methods.REHEARSALS", some)
+    folder = shutil.copytree(models[0], tmp_path / "model")
+    data = str(models[0].parent / "data")
+    main(["train", "dynamics", "--data", data, "--out", str(folder), "--steps", "5", "--width", "16"])
+    store = tmp_path / "s.sqlite"
+    main(["bench", "rehearsal", str(folder), "--store", str(store), *SHORT])
+    rows = Store(store).results(benchmark="rehearsal episodes=4 steps=12")
+    assert {row.key.method for row in rows} == {"fb", "rehearse", *some}
+    changed = {row.key.method: json.loads(row.key.configuration) for row in rows}
+    assert changed[some[1]] == changed["rehearse"] | {"horizon": 5, "bootstrap": True}
+    assert changed["rehearse members=1"] == changed["rehearse"] | {"members": 1}
+    main(["report", str(store), "--out", str(tmp_path / "report"), "--format", "md"])
+    text = (tmp_path / "report" / "report.md").read_text()
+    assert "| rehearse members=1 |" in text
+    assert "- rehearse members=1: rehearse with members=1" in text
 
 
 def test_the_papers_numbers_are_whole() -> None:

@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from zol.errors import DataError
 from zol.imagine import Imagination
 from zol.models.base import Latent, model_hash
 from zol.models.dynamics import Dynamics, DynamicsConfig, full_state
@@ -114,3 +115,11 @@ def test_full_states_carry_hidden_fields_and_bounds_hold() -> None:
     assert full_state(states, ("height",)).tolist() == [[1, 1, 1, 5], [1, 1, 1, 6]]
     dynamics = ensemble()
     assert (dynamics(100 * torch.ones(2, 4), torch.ones(2, 2)) <= 3.0).all()
+
+
+def test_part_of_an_ensemble_plays_like_its_members() -> None:
+    whole = ensemble()
+    x, a = torch.randn(5, 4), torch.randn(5, 2)
+    assert torch.equal(whole.first(2)(x, a), whole(x, a)[:2])
+    with pytest.raises(DataError, match="has 3 networks, 4 were asked for"):
+        whole.first(4)

@@ -56,6 +56,8 @@ class RehearsalConfig(Config):
     """size of the first round's steps, relative to the length of a latent; halved every round"""
     finalists: int = Field(default=6, ge=1)
     """latents per task that are judged again"""
+    members: int = Field(default=0, ge=0)
+    """networks of the ensemble that play; 0 are all"""
     pessimism: float = Field(default=1.0, ge=0)
     """κ, in standard deviations between members"""
     margin: float = Field(default=1.0, ge=0)
@@ -93,6 +95,11 @@ def rehearsed(
     return search.decide(plain, pool)
 
 
+def spread(values: Tensor, members: int) -> Tensor:
+    """Standard deviation over the members' dimension; a single member has none."""
+    return values.std(members) if values.shape[members] > 1 else torch.zeros_like(values.mean(members))
+
+
 class _Pool:
     """Latents ``[K, d]`` and their scores ``[K, T]`` on the search's start states."""
 
@@ -123,6 +130,7 @@ class _Search:
         self.model, self.evidence, self.config, self.generator = model, evidence, config, generator
         self.trusted = learned.open_loop(tasks, layout)  # [T]
         self.trusts = self.trusted >= config.trust
+        dynamics = learned.dynamics.first(config.members) if config.members else learned.dynamics
         picks = torch.randperm(len(learned.starts), generator=generator)[: 2 * config.starts]
         moments = None
         if config.bootstrap:
@@ -130,7 +138,7 @@ class _Search:
         self.search_room, self.judge_room = (
             Imagination(
                 model,
-                learned.dynamics,
+                dynamics,
                 layout,
                 tasks,
                 learned.starts[part],
@@ -174,7 +182,7 @@ class _Search:
     def pessimistic(self, values: Tensor) -> Tensor:
         """mean − κ·std over members of the means over starts, ``[K, P, T, S] → [K, T]``."""
         means = values.mean(-1)
-        return means.mean(1) - self.config.pessimism * means.std(1)
+        return means.mean(1) - self.config.pessimism * spread(means, 1)
 
     def _same_noise(self) -> torch.Generator:
         return torch.Generator().manual_seed(0)  # every latent meets the same noise
@@ -188,11 +196,11 @@ class _Search:
         own = torch.arange(tasks)
         values = values.reshape(*contest.shape[:2], *values.shape[1:])[own, :, :, own]  # [T, 1 + f, P, S]
         means = values.mean(-1)
-        scores = means.mean(-1) - c.pessimism * means.std(-1)  # [T, 1 + f]
+        scores = means.mean(-1) - c.pessimism * spread(means, -1)  # [T, 1 + f]
         best = scores[:, 1:].argmax(-1) + 1
         difference = values[own, best] - values[:, 0]  # [T, P, S], paired
         gain = difference.mean((1, 2))
-        error = difference.mean(1).std(-1) / difference.shape[-1] ** 0.5 + difference.mean(2).std(-1)
+        error = difference.mean(1).std(-1) / difference.shape[-1] ** 0.5 + spread(difference.mean(2), -1)
         wins = (gain > c.margin * error) & (scores[own, best] > scores[:, 0]) & self.trusts
         chosen = torch.where(wins, best, 0)
         z = contest[own, chosen]
@@ -201,7 +209,7 @@ class _Search:
             "changed": wins.float(),
             "imagined_gain": torch.where(wins, gain, 0.0),
             "imagined_error": error,
-            "doubt": means[own, chosen].std(-1),
+            "doubt": spread(means[own, chosen], -1),
         }
         return Adapted(
             z=z.unsqueeze(0),

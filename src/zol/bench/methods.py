@@ -2,10 +2,15 @@
 
 To add a method, write ``adapt(problem) → Adapted`` and put it into :data:`METHODS`. One whose behaviour is
 more than a latent per task returns a :class:`Behaviour` with the policy to be tested.
+
+A name may be followed by changed settings, ``rehearse horizon=50 noise=1.0``: a method of its own.
 """
 
+import json
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import torch
 
@@ -181,11 +186,46 @@ METHODS: dict[str, Method] = {
 """name → method. ``oracle`` rows are no methods: they are read off a sweep (:mod:`zol.bench.sweep`)."""
 
 
+# The imagined search with one change at a time: how far it looks, how many networks judge, how it doubts.
+REHEARSALS = (
+    *(f"rehearse horizon={steps}" for steps in (25, 50, 100, 400)),
+    *(f"rehearse members={count}" for count in (1, 2)),
+    *(f"rehearse noise={size}" for size in (0.5, 1.0)),
+    "rehearse pessimism=0.0",
+    "rehearse horizon=50 bootstrap=true",
+    "rehearse trust=-1.0",
+)
+
+
 def find_method(name: str) -> Method:
-    """The method of that name; a near miss is suggested."""
-    if name not in METHODS:
-        raise ZolError(unknown_name("method", name, METHODS))
-    return METHODS[name]
+    """The method of that name, with the settings that follow it; a near miss is suggested."""
+    base, *changes = name.split() or [""]
+    if base not in METHODS:
+        raise ZolError(unknown_name("method", base, METHODS))
+    return _changed(base, changes) if changes else METHODS[base]
+
+
+def _changed(base: str, changes: Sequence[str]) -> Method:
+    """A method with other settings, each given as ``field=value``."""
+    method = METHODS[base]
+    adapt: Any = method.adapt
+    config = getattr(adapt, "keywords", {}).get("config")
+    if config is None:
+        raise ZolError(f"{base} has no settings to change, and {' '.join(changes)} was asked for")
+    values = {}
+    for change in changes:
+        field, _, value = change.partition("=")
+        try:
+            values[field] = json.loads(value)
+        except json.JSONDecodeError:
+            raise ZolError(f"'{change}' changes no setting of {base}: write field=value") from None
+    config = config.but(**values)
+    return replace(
+        method,
+        adapt=partial(adapt, config=config),
+        summary=f"{base} with {', '.join(changes)}",
+        settings=config.model_dump(),
+    )
 
 
 def solve(name: str, problem: Problem) -> Behaviour:

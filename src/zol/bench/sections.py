@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from zol.bench.methods import METHODS
+from zol.bench.methods import find_method
 from zol.bench.results import BASELINE, Grid
 from zol.report import Cells, Interval, bootstrap_all, number
 from zol.report.statistics import (
@@ -135,8 +135,7 @@ def benchmark_section(grid: Grid, figures: tuple[tuple[Path, str], ...]) -> Sect
     tables += [(f"{slug}-{domain}", domain, comparison(grid, [domain])) for domain in domains]
     if any(scores.runs > 1 for scores in grid.domains.values()):
         tables.append((f"{slug}-seeds", "Mean over tasks, per model", seed_table(grid)))
-    known = [name for name in grid.methods if name in METHODS]
-    methods = "\n".join(f"- {name}: {METHODS[name].summary}" for name in known)
+    methods = "\n".join(f"- {name}: {find_method(name).summary}" for name in grid.methods)
     left_out = "".join(f"\n- {note}" for note in grid.notes)
     text = coverage(grid) + "\n\n" + methods + (f"\n\nLeft out:{left_out}" if left_out else "")
     return Section(f"Benchmark: {grid.benchmark}", text, tuple(tables), figures)

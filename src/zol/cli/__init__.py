@@ -30,6 +30,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "zoo list": ("zol.cli.zoo:list_", "the pretrained models that come with zol"),
     "zoo pack": ("zol.cli.zoo:pack", "a checkpoint with what test time needs, and no more"),
     "bench exorl": ("zol.cli.bench_exorl:exorl", "16 control tasks: every method on every model, honestly"),
+    "bench rehearsal": (
+        "zol.cli.bench_rehearsal:rehearsal",
+        "the imagined search with one setting changed at a time",
+    ),
     "bench ranking": ("zol.cli.bench_ranking:ranking", "which offline estimate of a latent can be trusted"),
     "bench humenv": ("zol.cli.bench_humenv:humenv", "45 HumEnv tasks: a model's own prompt against ZOL"),
     "sweep": ("zol.cli.sweep:sweep", "the paper's 72 configurations, and as many random moves"),

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from zol.config import Config
 from zol.data import Batch, Dataset
+from zol.errors import DataError
 from zol.models import parallel
 from zol.models.learning import Adam, named_state, restore_state
 from zol.models.nets import EnsembleLayerNorm, EnsembleLinear, initialise
@@ -42,7 +43,7 @@ class DynamicsConfig(Config):
     """width"""
     layers: int = Field(default=3, ge=1)
     """hidden layers"""
-    members: int = Field(default=4, ge=2)
+    members: int = Field(default=4, ge=1)
     """P: networks in the ensemble"""
     learning_rate: float = Field(default=3e-3, gt=0)
     """of Adam"""
@@ -82,6 +83,15 @@ class Dynamics(nn.Module):
     def members(self) -> int:
         """P."""
         return self.config.members
+
+    def first(self, members: int) -> "Dynamics":
+        """An ensemble of the first ``members`` networks."""
+        if not 1 <= members <= self.members:
+            raise DataError(f"this ensemble has {self.members} networks, {members} were asked for")
+        part = Dynamics(self.config.but(members=members))
+        own = {n: v[:members] if n.startswith("net.") else v for n, v in self.state_dict().items()}
+        part.load_state_dict(own)
+        return part.eval()
 
     @property
     def obs_dim(self) -> int:
