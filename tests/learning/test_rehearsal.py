@@ -103,12 +103,31 @@ def test_a_world_that_predicts_nothing_is_not_trusted(setting: Setting) -> None:
         setting.evidence,
         tasks,
         setting.world.layout,
-        RehearsalConfig(horizon=20, trust=0.95),
+        RehearsalConfig(horizon=20, trust=0.95, trust_prompts=0.95),
         generator=seeded(4),
     )
     kept = found.diagnostics["changed"][0] == 0
     assert kept.any()
     assert torch.equal(found.z[0][kept], found.start[kept])
+
+
+def test_tasks_that_are_half_trusted_choose_among_prompts(setting: Setting) -> None:
+    tasks, evidence = list(setting.world.tasks.values()), setting.evidence
+    config = RehearsalConfig(horizon=50, trust=1.0, trust_prompts=-1.0, margin=0.0, finalists=40)
+    found = rehearsed(
+        setting.model, setting.learned, evidence, tasks, setting.world.layout, config, generator=seeded(4)
+    )
+    prompts = torch.cat(
+        [
+            evidence.prompt(setting.model, how, centre=centre)
+            for how in ("correlation", "ridge", "weighted")
+            for centre in (False, True)
+        ]
+    )
+    assert found.diagnostics["changed"].any()
+    assert all((row == prompts).all(-1).any() for row in found.z[0])
+    earned = setting.earned(torch.stack([found.start, found.z[0]]))
+    assert earned[1].mean() > earned[0].mean()
 
 
 def test_it_travels_as_one_file(setting: Setting, tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -15,8 +15,12 @@ states that chose none of them. A latent's score is pessimistic in the ensemble'
     score(z) = mean_k V_k(z) − κ · std_k V_k(z)
 
 and the winner replaces plain FB's latent only if it is better by ``margin`` standard errors of the paired
-difference. Tasks whose rewards the learned world does not predict (open-loop correlation on real stretches
-below ``trust``) keep plain FB's latent, and the result says so.
+difference.
+
+How far a task may go depends on how well the learned world predicts its rewards, by their open-loop
+correlation on real stretches. From ``trust`` on it has the whole search. A search finds the errors of a worse
+judge; a choice among a few does so less, so from ``trust_prompts`` on a task chooses among prompts and
+others. Below, it keeps plain FB's latent. The result says which (``trusted``).
 """
 
 from collections.abc import Sequence
@@ -63,7 +67,9 @@ class RehearsalConfig(Config):
     margin: float = Field(default=1.0, ge=0)
     """standard errors by which a latent must beat plain FB's"""
     trust: float = Field(default=0.8, ge=-1, le=1)
-    """open-loop correlation of rewards below which a task keeps plain FB's latent"""
+    """open-loop correlation of rewards from which on a task is searched for"""
+    trust_prompts: float = Field(default=0.5, ge=-1, le=1)
+    """and from which on it chooses among prompts and others; below, it keeps plain FB's latent"""
     noise: float = Field(default=0.0, ge=0)
     """noise on imagined states, in units of the one-step error"""
     bootstrap: bool = False
@@ -87,11 +93,15 @@ def rehearsed(
         raise DataError(f"the tasks to rehearse must be those of the evidence: {', '.join(evidence.tasks)}")
     search = _Search(model, learned, evidence, tasks, layout, c, generator)
     plain = evidence.prompt(model)  # [T, d]; candidate t is task t's own fallback
-    if not search.trusts.any():
-        return search.decide(plain, _Pool(plain, search))  # no task to search for
-    pool = _Pool(torch.cat([plain, search.candidates(others)]), search)
-    for k in range(c.rounds):
-        pool.add(search.around(pool.best(c.elites), c.spread * 0.5**k))
+    pool = _Pool(plain, search)
+    if search.chooses.any():
+        pool.add(search.prompts(), prompts=True)
+        if others is not None:
+            pool.add(others, prompts=True)
+    if search.searches.any():
+        pool.add(search.goals_and_strangers())
+        for k in range(c.rounds):
+            pool.add(search.around(pool.best(c.elites), c.spread * 0.5**k))
     return search.decide(plain, pool)
 
 
@@ -101,19 +111,30 @@ def spread(values: Tensor, members: int) -> Tensor:
 
 
 class _Pool:
-    """Latents ``[K, d]`` and their scores ``[K, T]`` on the search's start states."""
+    """Latents ``[K, d]``, plain FB's first, and their scores ``[K, T]`` on the search's start states.
 
-    def __init__(self, z: Tensor, search: "_Search") -> None:
-        self.search, self.z = search, z
-        self.scores = search.score(z)
+    A latent that a task may not take has the score −∞.
+    """
 
-    def add(self, z: Tensor) -> None:
+    def __init__(self, plain: Tensor, search: "_Search") -> None:
+        self.search, self.z = search, plain
+        self.scores = search.score(plain)
+
+    def add(self, z: Tensor, *, prompts: bool = False) -> None:
+        allowed = self.search.chooses if prompts else self.search.searches
         self.z = torch.cat([self.z, z])
-        self.scores = torch.cat([self.scores, self.search.score(z)])
+        self.scores = torch.cat([self.scores, self.search.score(z).where(allowed, -torch.inf)])
 
     def best(self, count: int) -> Tensor:
         """The best latents of every task, ``[T, count, d]``."""
-        return self.z[self.scores.topk(min(count, len(self.z)), dim=0).indices.T]
+        return self.z[self._top(count).indices.T]
+
+    def allowed(self, count: int) -> Tensor:
+        """Which of them the task may take, ``[T, count]``."""
+        return self._top(count).values.T.isfinite()
+
+    def _top(self, count: int) -> "torch.return_types.topk":
+        return self.scores.topk(min(count, len(self.z)), dim=0)
 
 
 class _Search:
@@ -129,7 +150,8 @@ class _Search:
     ) -> None:
         self.model, self.evidence, self.config, self.generator = model, evidence, config, generator
         self.trusted = learned.open_loop(tasks, layout)  # [T]
-        self.trusts = self.trusted >= config.trust
+        self.searches = self.trusted >= config.trust
+        self.chooses = self.searches | (self.trusted >= config.trust_prompts)
         dynamics = learned.dynamics.first(config.members) if config.members else learned.dynamics
         picks = torch.randperm(len(learned.starts), generator=generator)[: 2 * config.starts]
         moments = None
@@ -149,20 +171,25 @@ class _Search:
             for part in picks.split(-(-len(picks) // 2))
         )
 
-    def candidates(self, others: Tensor | None) -> Tensor:
-        """Prompts, goals, strangers and others, ``[K, d]``."""
-        c, evidence, model = self.config, self.evidence, self.model
+    def prompts(self) -> Tensor:
+        """All but plain FB's, of raw and of centred rewards, ``[5T, d]``."""
+        evidence, model = self.evidence, self.model
         found = [evidence.prompt(model, centre=True)]
         for how in ("ridge", "weighted"):
             found += [evidence.prompt(model, how, centre=centre) for centre in (False, True)]
+        return torch.cat(found)
+
+    def goals_and_strangers(self) -> Tensor:
+        """Latents of the best states of every task, and random ones, ``[K, d]``."""
+        c, evidence, model = self.config, self.evidence, self.model
+        found = []
         if c.goals:
             best = evidence.rewards.topk(min(100, len(evidence.obs)), dim=-1).indices  # [T, 100]
             chosen = best[:, torch.randperm(best.shape[1], generator=self.generator)[: c.goals]]
             with torch.no_grad():
                 found.append(model.project(model.backward(evidence.obs[chosen.flatten()])))
         noise = torch.randn(c.strangers, model.z_dim, generator=self.generator)
-        found.append(model.project(noise))
-        return torch.cat([*found, *([others] if others is not None else [])])
+        return torch.cat([*found, model.project(noise)])
 
     def around(self, elites: Tensor, spread: float) -> Tensor:
         """New latents ``[T · population, d]`` near the elites ``[T, E, d]``."""
@@ -190,18 +217,19 @@ class _Search:
     def decide(self, plain: Tensor, pool: _Pool) -> Adapted:
         """Judge the finalists of every task on fresh starts and keep plain FB's latent unless beaten."""
         c, tasks = self.config, len(plain)
-        finalists = pool.best(c.finalists)  # [T, f, d]
+        finalists, allowed = pool.best(c.finalists), pool.allowed(c.finalists)  # [T, f, d], [T, f]
         contest = torch.cat([plain.unsqueeze(1), finalists], dim=1)  # [T, 1 + f, d]
         values = self.judge_room.values(contest.flatten(0, 1), self._same_noise())
         own = torch.arange(tasks)
         values = values.reshape(*contest.shape[:2], *values.shape[1:])[own, :, :, own]  # [T, 1 + f, P, S]
         means = values.mean(-1)
         scores = means.mean(-1) - c.pessimism * spread(means, -1)  # [T, 1 + f]
+        scores[:, 1:] = scores[:, 1:].where(allowed, -torch.inf)
         best = scores[:, 1:].argmax(-1) + 1
         difference = values[own, best] - values[:, 0]  # [T, P, S], paired
         gain = difference.mean((1, 2))
         error = difference.mean(1).std(-1) / difference.shape[-1] ** 0.5 + spread(difference.mean(2), -1)
-        wins = (gain > c.margin * error) & (scores[own, best] > scores[:, 0]) & self.trusts
+        wins = (gain > c.margin * error) & (scores[own, best] > scores[:, 0]) & self.chooses
         chosen = torch.where(wins, best, 0)
         z = contest[own, chosen]
         diagnostics = {
