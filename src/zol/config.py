@@ -27,10 +27,10 @@ class Config(pydantic.BaseModel):
             super().__init__(**values)
         except pydantic.ValidationError as error:
             first = error.errors()[0]
-            where = ".".join(str(part) for part in first["loc"])
-            raise ConfigError(
-                f"{type(self).__name__}.{where} = {first['input']!r}: {first['msg'].lower()}"
-            ) from error
+            name, where = type(self).__name__, ".".join(str(part) for part in first["loc"])
+            if not where:  # a rule about several fields, in its own words
+                raise ConfigError(f"{name}: {first['ctx']['error']}") from error
+            raise ConfigError(f"{name}.{where} = {first['input']!r}: {first['msg'].lower()}") from error
 
     def but(self, **changes: Any) -> Self:
         """A copy with some fields changed, validated like a new one."""

@@ -21,9 +21,10 @@ Differences from the reference code, with reasons, are listed in docs/fb.md.
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from functools import partial
+from typing import Self
 
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -35,6 +36,7 @@ from zol.models.fixed_latent import fix_latent
 from zol.models.learning import Adam, frozen, move_towards, named_state, restore_state
 from zol.models.losses import dense_loss, gram_loss, orthonormality_loss, pessimistic, q_loss
 from zol.models.nets import Actor, BackwardMap, ForwardMap, Normaliser, initialise, unit
+from zol.models.waves import Waves
 
 # Temperature of discrete policies relative to the spread of Q: sharp, yet differentiable in z.
 SOFTNESS = 0.05
@@ -69,6 +71,8 @@ class FBConfig(Config):
     """P: forward maps in the ensemble"""
     normalise_obs: bool = False
     """normalise observations by running statistics"""
+    fourier: int = Field(default=0, ge=0)
+    """k: frequencies of sines and cosines of every column that networks see beside it; needs normalise_obs"""
     discrete: bool = False
     """actions are one-hot choices: π_z is greedy in F·z, and no actor is trained"""
 
@@ -97,6 +101,12 @@ class FBConfig(Config):
     action_noise_clip: float = Field(default=0.3, gt=0)
     """that noise is clipped to ± this"""
 
+    @model_validator(mode="after")
+    def _waves_need_a_scale(self) -> Self:
+        if self.fourier and not self.normalise_obs:
+            raise ValueError("fourier counts in standard deviations: set normalise_obs, too")
+        return self
+
 
 class FB(nn.Module):
     """The pretrained model: F, B, π_z and the observation normaliser. Satisfies ``zol.models.Model``."""
@@ -109,14 +119,16 @@ class FB(nn.Module):
         self.config = c
         self.measure = Measure()
         shape = {"hidden": c.hidden, "layers": c.hidden_layers, "embedding_layers": c.embedding_layers}
+        self.waves = Waves(c.fourier)
+        seen = self.waves.width(c.obs_dim)
         self.forward_map = ForwardMap(
-            c.obs_dim, c.action_dim, c.z_dim, c.z_dim, members=c.members, residual=c.residual, **shape
+            seen, c.action_dim, c.z_dim, c.z_dim, members=c.members, residual=c.residual, **shape
         )
         self.backward_map = BackwardMap(
-            c.obs_dim, c.z_dim, hidden=c.backward_hidden, layers=c.backward_layers, norm=c.backward_norm
+            seen, c.z_dim, hidden=c.backward_hidden, layers=c.backward_layers, norm=c.backward_norm
         )
         if not c.discrete:
-            self.actor = Actor(c.obs_dim, c.action_dim, c.z_dim, residual=c.residual, **shape)
+            self.actor = Actor(seen, c.action_dim, c.z_dim, residual=c.residual, **shape)
         self.normaliser = Normaliser(c.obs_dim) if c.normalise_obs else nn.Identity()
         initialise(self, generator if generator is not None else torch.Generator().manual_seed(0))
 
@@ -140,14 +152,19 @@ class FB(nn.Module):
         """The discount of the successor measure."""
         return self.config.discount
 
+    def read(self, obs: Tensor) -> Tensor:
+        """What the networks see of observations."""
+        out: Tensor = self.waves(self.normaliser(obs))
+        return out
+
     def backward(self, obs: Tensor) -> Tensor:
         """B(s), ``[..., d]``."""
-        out: Tensor = self.backward_map(self.normaliser(obs))
+        out: Tensor = self.backward_map(self.read(obs))
         return out
 
     def forward(self, obs: Tensor, z: Tensor, action: Tensor) -> Tensor:
         """F(s, a, z), ``[P, ..., d]``. Discrete actions may be probabilities: F is their expectation."""
-        obs = self.normaliser(obs)
+        obs = self.read(obs)
         if self.config.discrete:
             every = every_action(self.forward_map, obs, z, self.action_dim)
             return torch.einsum("p...ad,...a->p...d", every, action)
@@ -156,7 +173,7 @@ class FB(nn.Module):
 
     def act(self, obs: Tensor, z: Tensor) -> Tensor:
         """The mean action of π_z, ``[..., A]``; for discrete actions their (sharp) probabilities."""
-        obs = self.normaliser(obs)
+        obs = self.read(obs)
         if self.config.discrete:
             Q = greedy_values(self.forward_map, obs, z, self.action_dim)
             spread = (Q.amax(-1, keepdim=True) - Q.amin(-1, keepdim=True)).detach()
@@ -169,7 +186,7 @@ class FB(nn.Module):
         if self.config.discrete:
             return lambda obs: self.act(obs, z)
         action = fix_latent(self.actor, z)
-        return lambda obs: action(self.normaliser(obs))
+        return lambda obs: action(self.read(obs))
 
     def project(self, z: Tensor) -> Tensor:
         """√d · z/‖z‖."""
@@ -218,8 +235,8 @@ class FBLearner:
         if isinstance(self.model.normaliser, Normaliser):
             self.model.normaliser.update(batch.obs)
             self.model.normaliser.update(batch.next_obs)
-        obs, next_obs = self.model.normaliser(batch.obs), self.model.normaliser(batch.next_obs)
-        goal = next_obs if batch.goal is None else self.model.normaliser(batch.goal)
+        obs, next_obs = self.model.read(batch.obs), self.model.read(batch.next_obs)
+        goal = next_obs if batch.goal is None else self.model.read(batch.goal)
         B = self._run(self.model.backward_map, goal)
         z = self._training_latents(B.detach(), generator)
         terms = self._update_measure(batch, obs, next_obs, goal, B, z, generator)

@@ -11,7 +11,6 @@ Two families, as published: *simple* (linear, LayerNorm, tanh, then ReLU layers)
 import math
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -136,8 +135,8 @@ def broadcast(*parts: Tensor) -> list[Tensor]:
     """The tensors with their leading dimensions broadcast against each other."""
     if all(part.shape[:-1] == parts[0].shape[:-1] for part in parts):
         return list(parts)  # the usual case in training and rollouts, where overhead counts
-    # NumPy's, because the first call of torch's imports sympy, a second in a command of five
-    lead = np.broadcast_shapes(*(part.shape[:-1] for part in parts))
+    # Not torch.broadcast_shapes: its first call imports sympy, which takes a second.
+    lead = torch.broadcast_tensors(*(part[..., :1] for part in parts))[0].shape[:-1]
     return [part.expand(*lead, part.shape[-1]) for part in parts]
 
 
