@@ -31,13 +31,14 @@ CPU: dict[str, Any] = {
 # world: what it needs beyond CPU
 CPU_WORLDS: dict[str, dict[str, Any]] = {
     "donut": {"steps": 4_000, "batch_size": 256, "dynamics_steps": 3_000},
-    # 450 steps to the farthest room: 0.99^450 = 0.01 would drown in F's errors, and a step changes little
+    # The farthest room is 450 steps away, 0.99^450 = 0.01; one step changes little; walls are thin.
     "point_mass_maze": {
-        "steps": 12_000,
+        "steps": 10_000,
         "batch_size": 512,
         "anneal": 0.8,
         "orthonormality": 10.0,
         "n_step": 25,
+        "fourier": 4,
         "discount": 0.995,
     },
 }
