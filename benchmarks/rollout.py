@@ -28,13 +28,14 @@ from zol.worlds.dmc.world import ControlWorld
 
 
 def main(
-    episodes: int = 100, steps: int = 1000, reference_episodes: int = 2, repeats: int = 3, json: bool = False
+    episodes: int = 100, steps: int = 250, reference_episodes: int = 2, repeats: int = 15, json: bool = False
 ) -> None:
     """Compare speeds.
 
     Args:
         episodes: Environments evaluated at once.
-        steps: Steps per episode; fewer than the full 1000 give much the same ratios sooner.
+        steps: Steps per episode. A quarter of an episode, often, instead of all of it a few times: a shared
+            machine changes its speed within the ten seconds of a whole one, and then pairs do not compare.
         reference_episodes: Episodes that the dm_control loop runs; its speed does not depend on them.
         repeats: Interleaved repeats; medians are reported.
         json: Print one JSON object per line.
