@@ -14,7 +14,8 @@ import torch
 
 from benchmarks.timing import Case, compare
 from zol.data import Dataset, DatasetWriter
-from zol.models.fb import FB, FBConfig, FBLearner
+from zol.models.fb import FB, FBConfig
+from zol.models.fb_learner import FBLearner
 
 
 def write(path: Path, rows: int) -> Dataset:

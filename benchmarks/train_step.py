@@ -20,7 +20,8 @@ from torch.profiler import ProfilerActivity, profile
 from benchmarks.reference_update import Reference
 from benchmarks.timing import Case, compare
 from zol.data import Batch
-from zol.models.fb import FB, FBConfig, FBLearner
+from zol.models.fb import FB, FBConfig
+from zol.models.fb_learner import FBLearner
 from zol.models.losses import Loss, dense_loss, gram_loss, orthonormality_loss
 
 SIZES = [(1024, 256, 50), (1024, 512, 100), (1024, 1024, 50)]  # N, hidden, d

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from zol.checkpoint import Checkpoint, load, save
     from zol.data import Dataset
     from zol.models.base import Latent, Measure, Model
-    from zol.models.fb import FB, FBConfig, FBLearner
+    from zol.models.fb import FB, FBConfig
+    from zol.models.fb_learner import FBLearner
     from zol.models.wrap import wrap
     from zol.report import Scores
     from zol.rollout import evaluate
@@ -29,7 +30,7 @@ _HOMES = {
     "States": "zol.tasks",
     "FB": "zol.models.fb",
     "FBConfig": "zol.models.fb",
-    "FBLearner": "zol.models.fb",
+    "FBLearner": "zol.models.fb_learner",
     "Model": "zol.models.base",
     "Measure": "zol.models.base",
     "Latent": "zol.models.base",

@@ -12,7 +12,8 @@ SCRIPT = """
 import json, sys
 import numpy as np, torch
 from zol.data import Batch, Dataset, DatasetWriter
-from zol.models.fb import FB, FBConfig, FBLearner
+from zol.models.fb import FB, FBConfig
+from zol.models.fb_learner import FBLearner
 
 def resident():
     with open("/proc/self/statm") as statm:

@@ -5,7 +5,8 @@ import torch
 from torch import nn
 
 from zol.data import Batch
-from zol.models.fb import FB, FBConfig, FBLearner
+from zol.models.fb import FB, FBConfig
+from zol.models.fb_learner import FBLearner
 
 SMALL = FBConfig(obs_dim=3, action_dim=2, z_dim=6, hidden=16, backward_hidden=16)
 

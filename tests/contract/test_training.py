@@ -14,7 +14,8 @@ from zol.data import Batch, Dataset
 from zol.data.resident import Resident, Streamed
 from zol.errors import CheckpointError, DataError
 from zol.models.base import model_hash
-from zol.models.fb import FB, FBConfig, FBLearner
+from zol.models.fb import FB, FBConfig
+from zol.models.fb_learner import FBLearner
 from zol.models.learning import frozen
 from zol.run import RunFolder, read_metrics
 from zol.train import TrainConfig, pretrain
@@ -270,7 +271,7 @@ def test_every_option_trains(data: Dataset, change: dict) -> None:
 
 def test_gram_and_dense_updates_agree(data: Dataset) -> None:
     """One update with the Gram loss equals one with the N×N loss of the same (mean) target."""
-    import zol.models.fb as fb
+    import zol.models.fb_learner as fb
 
     results = []
     for dense in (False, True):

@@ -14,7 +14,8 @@ from killing import run
 
 from zol import files
 from zol.data import Batch, Dataset
-from zol.models.fb import FB, FBConfig, FBLearner
+from zol.models.fb import FB, FBConfig
+from zol.models.fb_learner import FBLearner
 from zol.run import STATE, read_metrics
 from zol.train import TrainConfig, pretrain
 from zol.worlds.donut import collect

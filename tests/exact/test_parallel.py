@@ -12,7 +12,8 @@ from torch import multiprocessing
 from zol.data import Batch
 from zol.errors import DataError
 from zol.models import parallel
-from zol.models.fb import FB, FBConfig, FBLearner
+from zol.models.fb import FB, FBConfig
+from zol.models.fb_learner import FBLearner
 
 CONFIG = FBConfig(obs_dim=5, action_dim=2, z_dim=8, hidden=32, backward_hidden=32, normalise_obs=True)
 BATCH, STEPS = 512, 20

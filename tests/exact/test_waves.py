@@ -7,7 +7,8 @@ import torch
 
 from zol.config import ConfigError
 from zol.data import Batch
-from zol.models.fb import FB, FBConfig, FBLearner
+from zol.models.fb import FB, FBConfig
+from zol.models.fb_learner import FBLearner
 from zol.models.waves import Waves
 
 

@@ -7,7 +7,8 @@ from torch.nn import functional
 from zol import measure, prompt
 from zol.adapt import Evidence, ZOLConfig, zol
 from zol.data import Dataset
-from zol.models.fb import FB, FBConfig, FBLearner
+from zol.models.fb import FB, FBConfig
+from zol.models.fb_learner import FBLearner
 from zol.train import TrainConfig, pretrain
 from zol.worlds.tabular import FiniteMDP, TabularWorld, four_rooms
 

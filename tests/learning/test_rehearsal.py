@@ -12,7 +12,8 @@ from zol.imagine import Imagination
 from zol.learn_world import WorldConfig, learn_world
 from zol.models.base import Latent, model_hash
 from zol.models.dynamics import Dynamics
-from zol.models.fb import FB, FBConfig, FBLearner
+from zol.models.fb import FB, FBConfig
+from zol.models.fb_learner import FBLearner
 from zol.models.learned_world import LearnedWorld
 from zol.rollout import evaluate
 from zol.train import TrainConfig, pretrain

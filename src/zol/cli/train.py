@@ -16,7 +16,8 @@ from zol.device import choose_device, choose_threads
 from zol.errors import DataError, ZolError
 from zol.learn_world import WorldConfig, learn_world
 from zol.models import parallel
-from zol.models.fb import FB, FBConfig, FBLearner
+from zol.models.fb import FB, FBConfig
+from zol.models.fb_learner import FBLearner
 from zol.presets import Preset
 from zol.tasks import Layout
 from zol.train import TrainConfig, pretrain

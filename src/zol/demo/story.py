@@ -22,7 +22,8 @@ from zol.adapt import Adapted, Evidence, ZOLConfig, perturbed, prompted, zol
 from zol.config import Config
 from zol.data import Dataset
 from zol.demo import figures, page
-from zol.models.fb import FB, FBConfig, FBLearner
+from zol.models.fb import FB, FBConfig
+from zol.models.fb_learner import FBLearner
 from zol.progress import progress_bar
 from zol.train import TrainConfig, pretrain
 from zol.worlds.donut import Donut, collect
