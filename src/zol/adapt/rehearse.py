@@ -20,7 +20,9 @@ difference.
 How far a task may go depends on how well the learned world predicts its rewards, by their open-loop
 correlation on real stretches. From ``trust`` on it has the whole search. A search finds the errors of a worse
 judge; a choice among a few does so less, so from ``trust_prompts`` on a task chooses among prompts and
-others. Below, it keeps plain FB's latent. The result says which (``trusted``).
+others. Below, it keeps plain FB's latent, as all tasks do if single steps are already predicted badly
+(``miss``): rewards of short stretches may correlate in a world that no policy could be judged in. The result
+says which (``trusted``, ``missed``).
 """
 
 from collections.abc import Sequence
@@ -70,6 +72,8 @@ class RehearsalConfig(Config):
     """open-loop correlation of rewards from which on a task is searched for"""
     trust_prompts: float = Field(default=0.5, ge=-1, le=1)
     """and from which on it chooses among prompts and others; below, it keeps plain FB's latent"""
+    miss: float = Field(default=0.2, ge=0)
+    """share of a typical column's variance of changes that one step may miss; above, nothing is changed"""
     noise: float = Field(default=0.0, ge=0)
     """noise on imagined states, in units of the one-step error"""
     bootstrap: bool = False
@@ -150,8 +154,10 @@ class _Search:
     ) -> None:
         self.model, self.evidence, self.config, self.generator = model, evidence, config, generator
         self.trusted = learned.open_loop(tasks, layout)  # [T]
-        self.searches = self.trusted >= config.trust
-        self.chooses = self.searches | (self.trusted >= config.trust_prompts)
+        self.missed = learned.typical_miss()
+        known = torch.full_like(self.trusted, self.missed) <= config.miss
+        self.searches = known & (self.trusted >= config.trust)
+        self.chooses = self.searches | known & (self.trusted >= config.trust_prompts)
         dynamics = learned.dynamics.first(config.members) if config.members else learned.dynamics
         picks = torch.randperm(len(learned.starts), generator=generator)[: 2 * config.starts]
         moments = None
@@ -234,6 +240,7 @@ class _Search:
         z = contest[own, chosen]
         diagnostics = {
             "trusted": self.trusted,
+            "missed": torch.full_like(self.trusted, self.missed),
             "changed": wins.float(),
             "imagined_gain": torch.where(wins, gain, 0.0),
             "imagined_error": error,
