@@ -33,7 +33,7 @@ CPU_WORLDS: dict[str, dict[str, Any]] = {
     "donut": {"steps": 4_000, "batch_size": 256, "dynamics_steps": 3_000},
     # The farthest room is 450 steps away, 0.99^450 = 0.01; one step changes little; walls are thin.
     "point_mass_maze": {
-        "steps": 12_000,
+        "steps": 10_000,
         "batch_size": 512,
         "z_dim": 100,
         "anneal": 0.8,
