@@ -13,7 +13,7 @@ from torch import Tensor
 
 from zol import value
 from zol.adapt.base import Adapted, Evidence
-from zol.adapt.zol import ZOLConfig, zol
+from zol.adapt.zol import AUTHORS, ZOLConfig, zol
 from zol.imagine import Imagination
 from zol.models.base import Model
 
@@ -23,6 +23,19 @@ SETTINGS = (
     ZOLConfig(learning_rate=2e-2, chi_square=0.01, trust=1e-3, clip=50.0, steps=150),
 )
 """The paper's middle, its OGBench-like one, and a bold one: small, medium and large moves."""
+
+
+def zol_candidates(model: Model, evidence: Evidence, start: Tensor, *, generator: torch.Generator) -> Tensor:
+    """What ZOL finds from the prompts ``[T, d]``: under each setting, and as in its authors' code, ``[K, d]``.
+
+    They are candidates for a better judge than the density ratio (:mod:`zol.adapt.rehearse`).
+    """
+    as_in_code = AUTHORS.but(steps=SETTINGS[0].steps)
+    found = [
+        zol(model, evidence, start, settings, generator=generator, trace=False)
+        for settings in (SETTINGS, [as_in_code])
+    ]
+    return torch.cat([one.z.flatten(0, 1) for one in found])
 
 
 def zol_auto(

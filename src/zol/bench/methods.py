@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from zol.adapt.auto import zol_auto
+from zol.adapt.auto import zol_auto, zol_candidates
 from zol.adapt.base import Adapted, identity
 from zol.adapt.controls import perturbed, prompted
 from zol.adapt.gpi import candidate_latents, gpi_policy
@@ -75,7 +75,9 @@ def random_moves(problem: Problem) -> Adapted:
 
 def rehearse(problem: Problem, config: RehearsalConfig) -> Adapted:
     """Search by playing latents in the learned world; ZOL's latents are among the candidates."""
-    others = search(problem, ZOLConfig()).z.flatten(0, 1)
+    others = zol_candidates(
+        problem.model, problem.evidence, problem.start, generator=problem.generator("zol")
+    )
     return rehearsed(
         problem.model,
         problem.learned_world(),

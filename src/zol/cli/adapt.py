@@ -9,6 +9,7 @@ from rich.console import Console
 
 from zol import checkpoint, report, zoo
 from zol.adapt import Adapted, Evidence, ZOLConfig, prompted, rehearsed, zol
+from zol.adapt.auto import zol_candidates
 from zol.adapt.base import identity
 from zol.errors import CheckpointError, DataError
 from zol.rollout import evaluate
@@ -46,7 +47,7 @@ def adapt(
         task: tasks of the checkpoint's world; all of them if none is named
         method: rehearse searches by playing latents in the checkpoint's learned world; zol is the paper's
             search; the others are closed-form prompts. auto is rehearse with a learned world, fb without
-        config: settings of the paper's search
+        config: settings of --method zol
         starts: start states that the ratio averages over
         episodes: test episodes per task; 0 tests nothing
         seed: of test episodes and of sampled μ states
@@ -107,16 +108,16 @@ def _find(
     model, generator = loaded.model, torch.Generator().manual_seed(seed)
     if method in PROMPTS:
         return prompted(model, evidence, PROMPTS[method])
-    searched = zol(model, evidence, evidence.prompt(model), config, generator=generator)
+    start = evidence.prompt(model)
     if method == "zol":
-        return searched
+        return zol(model, evidence, start, config, generator=generator)
     if loaded.dynamics is None:
         raise CheckpointError(
             "this checkpoint holds no learned world to rehearse in: zol train dynamics --data … --out …, "
             "or choose another --method"
         )
     tasks = [find_task(world, name) for name in evidence.tasks]
-    others = searched.z.flatten(0, 1)
+    others = zol_candidates(model, evidence, start, generator=generator)
     return rehearsed(
         model, loaded.dynamics, evidence, tasks, world.layout, generator=generator, others=others
     )
