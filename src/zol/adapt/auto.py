@@ -26,7 +26,7 @@ SETTINGS = (
 
 
 def zol_candidates(model: Model, evidence: Evidence, start: Tensor, *, generator: torch.Generator) -> Tensor:
-    """What ZOL finds from the prompts ``[T, d]``: under each setting, and as in its authors' code, ``[K, d]``.
+    """What ZOL makes of prompts ``[T, d]``: under each setting, and as in its authors' code, ``[K, d]``.
 
     They are candidates for a better judge than the density ratio (:mod:`zol.adapt.rehearse`).
     """
