@@ -288,3 +288,17 @@ def test_gram_and_dense_updates_agree(data: Dataset) -> None:
         results.append(one.model.state_dict())
     for name in results[0]:
         torch.testing.assert_close(results[0][name], results[1][name], rtol=1e-8, atol=1e-10)
+
+
+def test_stretches_shorten_as_learning_rates_fall(data: Dataset) -> None:
+    """Their bias is gone at the end."""
+    seen: list[int] = []
+
+    class Watched(FBLearner):
+        def update(self, batch: Batch, generator: torch.Generator):
+            seen.append(1 if batch.length is None else int(batch.length.max()))
+            return super().update(batch, generator)
+
+    one = Watched(FB(SMALL.but(n_step=8), torch.Generator().manual_seed(1)))
+    pretrain(one, data, TrainConfig(steps=16, batch_size=64, anneal=0.5))
+    assert seen == [8] * 9 + [7, 6, 5, 4, 3, 2, 1]

@@ -82,7 +82,10 @@ class Learner(Protocol):
 
     model: Any  # a torch module with a config; a Model, if it is to be prompted
     physics: bool  # whether its batches must carry simulator states
-    lookahead: tuple[int, float] | None  # n and γ, if its batches are stretches (zol.data.lookahead)
+
+    @property
+    def lookahead(self) -> tuple[int, float] | None:
+        """n and γ, if its batches are to be stretches (zol.data.lookahead)."""
 
     def update(self, batch: Any, generator: torch.Generator) -> Mapping[str, Tensor]:
         """One step on a batch of transitions; returns the numbers worth watching."""

@@ -72,7 +72,7 @@ class FBConfig(Config):
     q_loss: float = Field(default=0.0, ge=0)
     """weight of the loss on F·z; 0 leaves it out"""
     n_step: int = Field(default=1, ge=1)
-    """n: steps of data before the bootstrap; above 1 the data must hold their actions for about as long"""
+    """n: steps of data before the bootstrap, for data whose actions last as long; falls with the rates"""
     goal_share: float = Field(default=0.5, ge=0, le=1)
     """share of training latents that are B(s') of random states; the rest are uniform on the sphere"""
     pessimism: float = Field(default=0.0, ge=0)

@@ -8,7 +8,9 @@ With i and j running over the N rows of a batch, s'_j as the goal of column j an
 
 summed over ensemble members. With n steps of data before the bootstrap γ_i = γⁿ·(1 − terminated_i), F̄' is
 taken where they end, the goal is a state on the way, and F_iᵀB_i counts (1 − γⁿ)/(1 − γ) times: see
-zol.data.lookahead. The first line needs N² products only on paper: see zol.models.losses.
+zol.data.lookahead. n falls to 1 with the learning rates.
+
+The first line needs N² products only on paper: see zol.models.losses.
 """
 
 from collections.abc import Mapping
@@ -47,7 +49,7 @@ class FBLearner:
         self.backward_optimiser = Adam(model.backward_map.parameters(), c.backward_learning_rate)
         if not c.discrete:
             self.actor_optimiser = Adam(model.actor.parameters(), c.actor_learning_rate)
-        self.lookahead = (c.n_step, c.discount) if c.n_step > 1 else None
+        self._n_step = c.n_step
         if compiled:
             networks = (model.forward_map, model.backward_map, self.target_forward, self.target_backward)
             for network in networks if c.discrete else (*networks, model.actor):
@@ -154,8 +156,14 @@ class FBLearner:
         self.actor_optimiser.step_and_clear()
         return {"actor": loss.detach()}
 
+    @property
+    def lookahead(self) -> tuple[int, float] | None:
+        """n and γ of the stretches that updates need, if they need any."""
+        return (self._n_step, self.model.config.discount) if self._n_step > 1 else None
+
     def scale_learning_rates(self, scale: float) -> None:
-        """Use this share of the configured learning rates from now on."""
+        """Use this share of the configured learning rates from now on, and of n: its bias goes, too."""
+        self._n_step = max(1, round(scale * self.model.config.n_step))
         for part in self._parts().values():
             if isinstance(part, Adam):
                 part.scale_learning_rate(scale)
