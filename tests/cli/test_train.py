@@ -124,7 +124,8 @@ def test_presets_know_the_domain_and_flags_win(data: Path, tmp_path: Path) -> No
     assert (training.steps, training.batch_size) == (3_000_000, 1024)
     assert (model.hidden, model.z_dim, model.discount, model.actor_learning_rate) == (1024, 100, 0.99, 1e-6)
     assert defaults("--data", walker, "--preset=paper")[1].discount == 0.98
-    assert defaults("--data", maze)[1].discount == 0.99  # the world's own
+    assert defaults("--data", walker)[1].discount == 0.98  # the world's own
+    assert defaults("--data", maze)[1].discount == 0.995  # the preset's, which the maze needs
     assert defaults("--data", str(data))[1].discount == 0.97
     assert defaults()[1].hidden == presets.CPU["hidden"]
     rates = defaults("--data", maze, "--preset", "paper", "--learning_rate", "2e-3")[1]
