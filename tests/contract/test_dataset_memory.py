@@ -15,6 +15,8 @@ from zol.data import Batch, Dataset, DatasetWriter
 from zol.models.fb import FB, FBConfig
 from zol.models.fb_learner import FBLearner
 
+torch.set_num_threads(1)  # on a busy machine a second thread of so small a network costs a hundred times its work
+
 def resident():
     with open("/proc/self/statm") as statm:
         return int(statm.read().split()[1]) * 4096
