@@ -15,7 +15,7 @@ from zol.data import Batch, Dataset, DatasetWriter
 from zol.models.fb import FB, FBConfig
 from zol.models.fb_learner import FBLearner
 
-torch.set_num_threads(1)  # on a busy machine a second thread of so small a network costs a hundred times its work
+torch.set_num_threads(1)  # on a busy machine a second thread costs a hundred times its work
 
 def resident():
     with open("/proc/self/statm") as statm:
