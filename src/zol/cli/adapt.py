@@ -18,7 +18,13 @@ from zol.worlds.base import World
 
 # what the table shows beside the estimate: title, diagnostic
 RATIO = {"ESS": "ess", "negative": "negative_share", "mean ratio": "mean_ratio", "moved": "distance"}
-REHEARSAL = {"trust": "trusted", "changed": "changed", "imagined gain": "imagined_gain", "doubt": "doubt"}
+REHEARSAL = {
+    "trust": "trusted",
+    "one-step miss": "missed",
+    "changed": "changed",
+    "imagined gain": "imagined_gain",
+    "doubt": "doubt",
+}
 Method = Literal["auto", "rehearse", "zol", "fb", "ridge", "weighted"]
 PROMPTS: dict[Method, Literal["correlation", "ridge", "weighted"]] = {
     "fb": "correlation",
