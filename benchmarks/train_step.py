@@ -3,6 +3,8 @@
     python -m benchmarks.train_step [--json] [--repeats 9] [--threads 2]
 
 Updates: ours against ``benchmarks.reference_update``, after one step of both has given the same weights.
+Each side has a process of its own and takes a few updates in a row, as in training: in one process they would
+share a memory allocator, which training sets up (zol.memory) and public code leaves as it is.
 Losses: the Gram form against two N×N forms. ``published`` selects off-diagonal entries by a Boolean mask, as
 FB was first published; ``lean`` is our own N×N path (``dense_loss``), which squares everything and takes the
 diagonal off; it serves pessimistic targets. Last, where the time of an update goes.
@@ -10,8 +12,11 @@ diagonal off; it serves pessimistic targets. Last, where the time of an update g
 
 import argparse
 import json
+import multiprocessing
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
+from multiprocessing.connection import Connection
 
 import torch
 from torch import Tensor
@@ -20,6 +25,7 @@ from torch.profiler import ProfilerActivity, profile
 from benchmarks.reference_update import Reference
 from benchmarks.timing import Case, compare
 from zol.data import Batch
+from zol.memory import keep_freed_memory
 from zol.models.fb import FB, FBConfig
 from zol.models.fb_learner import FBLearner
 from zol.models.losses import Loss, dense_loss, gram_loss, orthonormality_loss
@@ -28,6 +34,7 @@ SIZES = [(1024, 256, 50), (1024, 512, 100), (1024, 1024, 50)]  # N, hidden, d
 BATCHES = [(512, 50), (1024, 50)]  # N, d
 OBS, ACTION = 24, 6
 LOSSES = 10  # per measurement: a single one takes a millisecond, too short to time
+UPDATES = 3  # in a row, per measurement
 PROFILED = 10  # updates
 
 Losses = tuple[Callable[..., Loss], Callable[[Tensor], Tensor]]  # measure loss, orthonormality loss
@@ -83,12 +90,41 @@ def random_batch(n: int, dtype: torch.dtype = torch.float32) -> Batch:
     return Batch(obs, action, next_obs, torch.rand(n, generator=g) < 0.01)
 
 
-def update_case(n: int, hidden: int, d: int) -> Case:
+def update_case(n: int, hidden: int, d: int, threads: int) -> Case:
     check_same_step(n, hidden, d)
-    learner, reference = both_sides(hidden, d)
-    batch, g = random_batch(n), torch.Generator().manual_seed(0)
+    sides = [Side(side, (n, hidden, d), threads) for side in ("ours", "reference")]
     name = f"update, N={n}, hidden={hidden}, d={d}"
-    return Case(name, "steps/min", 60, lambda: learner.update(batch, g), lambda: reference.update(batch, g))
+    return Case(name, "steps/min", 60 * UPDATES, sides[0].run, sides[1].run)
+
+
+class Side:
+    """One side of a comparison in a process of its own, which waits to be asked for updates."""
+
+    def __init__(self, name: str, size: tuple[int, int, int], threads: int) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._here, there = context.Pipe()
+        context.Process(target=serve, args=(there, name, size, threads), daemon=True).start()
+        self._here.recv()  # it is ready
+
+    def run(self) -> None:
+        self._here.send(UPDATES)
+        self._here.recv()
+
+
+def serve(asked: Connection, name: str, size: tuple[int, int, int], threads: int) -> None:
+    torch.set_num_threads(threads)
+    n, hidden, d = size
+    learner, reference = both_sides(hidden, d)
+    if name == "ours":
+        keep_freed_memory()
+    side, batch, g = learner if name == "ours" else reference, random_batch(n), torch.Generator()
+    g.manual_seed(0)
+    asked.send(0)
+    with suppress(EOFError):  # the comparison is over
+        while updates := asked.recv():
+            for _ in range(updates):
+                side.update(batch, g)
+            asked.send(updates)
 
 
 def both_sides(hidden: int, d: int, dtype: torch.dtype = torch.float32) -> tuple[FBLearner, Reference]:
@@ -118,6 +154,7 @@ def check_same_step(n: int, hidden: int, d: int) -> None:
 
 def profile_update(n: int, hidden: int, d: int) -> dict[str, float]:
     """Shares of the time of our update, by kind of operation."""
+    keep_freed_memory()
     learner, _ = both_sides(hidden, d)
     batch, g = random_batch(n), torch.Generator()
     learner.update(batch, g)
@@ -153,7 +190,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="torch threads")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    compare([update_case(*size) for size in SIZES], options.repeats, options.json)
+    compare([update_case(*size, options.threads) for size in SIZES], options.repeats, options.json)
     compare([loss_case(*b, name) for name in REFERENCES for b in BATCHES], options.repeats, options.json)
     for n, hidden, d in SIZES:
         shares = profile_update(n, hidden, d)

@@ -24,6 +24,7 @@ from zol.data.lookahead import look_ahead
 from zol.data.resident import place
 from zol.errors import CheckpointError, DataError
 from zol.health import Held, check_health
+from zol.memory import keep_freed_memory
 from zol.models import parallel
 from zol.models.base import Learner, Model
 from zol.precheck import check_data
@@ -109,6 +110,7 @@ def fit(
 ) -> list[Line]:
     """:func:`pretrain` for anything that learns: the loop and its run folder, and then ``finish``."""
     check_data(learner.model, dataset, config.batch_size)
+    keep_freed_memory()
     with ExitStack() as stack:
         folder = None
         if out is not None and parallel.is_main():
