@@ -25,7 +25,7 @@ others. Below, it keeps plain FB's latent, as all tasks do if single steps are a
 says which (``trusted``, ``missed``).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from pydantic import Field
@@ -89,19 +89,23 @@ def rehearsed(
     config: RehearsalConfig | None = None,
     *,
     generator: torch.Generator,
-    others: Tensor | None = None,
+    others: Callable[[], Tensor] | None = None,
 ) -> Adapted:
-    """The best latent of every task by rehearsal. ``others`` ``[K, d]`` join the candidates."""
+    """The best latent of every task by rehearsal.
+
+    ``others`` gives more candidates ``[K, d]``; it is not called when no task may take any of them.
+    """
     c = config or RehearsalConfig()
     if tuple(task.name for task in tasks) != evidence.tasks:
         raise DataError(f"the tasks to rehearse must be those of the evidence: {', '.join(evidence.tasks)}")
     search = _Search(model, learned, evidence, tasks, layout, c, generator)
-    plain = evidence.prompt(model)  # [T, d]; candidate t is task t's own fallback
+    # [T, d]; candidate t is task t's own fallback, to the last bit that of plain FB (zol.adapt.controls)
+    plain = model.project(evidence.prompt(model))
     pool = _Pool(plain, search)
     if search.chooses.any():
         pool.add(search.prompts(), prompts=True)
         if others is not None:
-            pool.add(others, prompts=True)
+            pool.add(others(), prompts=True)
     if search.searches.any():
         pool.add(search.goals_and_strangers())
         for k in range(c.rounds):

@@ -75,9 +75,6 @@ def random_moves(problem: Problem) -> Adapted:
 
 def rehearse(problem: Problem, config: RehearsalConfig) -> Adapted:
     """Search by playing latents in the learned world; ZOL's latents are among the candidates."""
-    others = zol_candidates(
-        problem.model, problem.evidence, problem.start, generator=problem.generator("zol")
-    )
     return rehearsed(
         problem.model,
         problem.learned_world(),
@@ -86,7 +83,9 @@ def rehearse(problem: Problem, config: RehearsalConfig) -> Adapted:
         problem.layout,
         config,
         generator=problem.generator("rehearse"),
-        others=others,
+        others=lambda: zol_candidates(
+            problem.model, problem.evidence, problem.start, generator=problem.generator("zol")
+        ),
     )
 
 

@@ -123,7 +123,12 @@ def _find(
             "or choose another --method"
         )
     tasks = [find_task(world, name) for name in evidence.tasks]
-    others = zol_candidates(model, evidence, start, generator=generator)
     return rehearsed(
-        model, loaded.dynamics, evidence, tasks, world.layout, generator=generator, others=others
+        model,
+        loaded.dynamics,
+        evidence,
+        tasks,
+        world.layout,
+        generator=generator,
+        others=lambda: zol_candidates(model, evidence, start, generator=generator),
     )
