@@ -217,6 +217,24 @@ def test_rehearsal_is_tested_with_one_setting_changed_at_a_time(
     assert "- rehearse members=1: rehearse with members=1" in text
 
 
+def test_estimates_of_latents_are_compared_with_what_they_earn(
+    models: tuple[Path, Path], tmp_path: Path
+) -> None:
+    """One line per task and estimator, one per latent, and where the numbers come from."""
+    folder = shutil.copytree(models[0], tmp_path / "model")
+    data = str(models[0].parent / "data")
+    main(["train", "dynamics", "--data", data, "--out", str(folder), "--steps", "5", "--width", "16"])
+    main(["bench", "ranking", str(folder), "--episodes", "1", "--out", str(tmp_path / "results")])
+    written = (tmp_path / "results" / "ranking.csv").read_text().splitlines()
+    told = [line for line in written if line.startswith("#")]
+    assert any(line.startswith("# commit: ") for line in told)
+    assert "# seed of the pools: 0" in told
+    lines = list(csv.DictReader(line for line in written if not line.startswith("#")))
+    assert len(lines) == 3 * len({line["task"] for line in lines})
+    assert {line["estimator"] for line in lines} == {"ratio", "value", "imagination"}
+    assert (tmp_path / "results" / "ranking.png").stat().st_size > 10_000
+
+
 def test_the_papers_numbers_are_whole() -> None:
     assert {domain: len(tasks) for domain, tasks in TASKS.items()} == dict.fromkeys(TASKS, 4)
     assert set(BEST) == {(domain, task) for domain, tasks in TASKS.items() for task in tasks}

@@ -30,7 +30,7 @@ def ranking(
     from zol.bench.ranking import Judgement, estimates, judge, means, pool, true_rewards
     from zol.bench.ranking_figure import draw
     from zol.errors import ZolError
-    from zol.provenance import command
+    from zol.provenance import of_numbers
     from zol.report import table
     from zol.worlds import make
 
@@ -53,10 +53,11 @@ def ranking(
                 guesses = {by: float(worth.mean[t, k]) for by, worth in found.items()}
                 facts = {"model": subject.identity, "domain": subject.domain, "task": task, "latent": k}
                 points.append(facts | {"true": float(truth[t, k])} | guesses)
+    told = of_numbers() | {"seed of the pools": seed, "true episodes per latent": episodes}
     out.mkdir(parents=True, exist_ok=True)
     for file, rows in (("ranking.csv", [asdict(line) for line in lines]), ("ranking_points.csv", points)):
         with (out / file).open("w", newline="") as stream:
-            stream.write(f"# {command()}\n")
+            stream.writelines(f"# {name}: {value}\n" for name, value in told.items())
             writer = csv.DictWriter(stream, list(rows[0]))
             writer.writeheader()
             writer.writerows(rows)
