@@ -3,6 +3,7 @@
 import csv
 import json
 import shutil
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -233,6 +234,44 @@ def test_estimates_of_latents_are_compared_with_what_they_earn(
     assert len(lines) == 3 * len({line["task"] for line in lines})
     assert {line["estimator"] for line in lines} == {"ratio", "value", "imagination"}
     assert (tmp_path / "results" / "ranking.png").stat().st_size > 10_000
+
+
+@pytest.mark.slow
+def test_a_sweep_on_a_cluster_that_loses_a_node_equals_a_local_one(
+    models: tuple[Path, Path], tmp_path: Path
+) -> None:
+    """Real jobs on two nodes of this machine; the one that is not the head goes away when rows have come."""
+    pytest.importorskip("ray")
+    from ray.cluster_utils import Cluster
+
+    words = ["sweep", str(models[0]), "--limit", "6", "--episodes", "100", "--steps", "1000"]
+    far, near = tmp_path / "far.sqlite", tmp_path / "near.sqlite"
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+    over, lost = threading.Event(), threading.Event()
+    try:
+        second = cluster.add_node(num_cpus=1)
+        cluster.wait_for_nodes()
+
+        def lose_a_node() -> None:
+            while not (far.exists() and len(Store(far))):
+                if over.wait(0.05):
+                    return
+            cluster.remove_node(second, allow_graceful=False)
+            lost.set()
+
+        thread = threading.Thread(target=lose_a_node)
+        thread.start()
+        main([*words, "--store", str(far), "--ray", cluster.address])
+    finally:
+        over.set()
+        thread.join()
+        cluster.shutdown()
+    assert lost.is_set()
+    main([*words, "--store", str(near), "--workers", "1"])
+    ours, theirs = ({row.key: row.returns for row in Store(path).results()} for path in (far, near))
+    assert ours.keys() == theirs.keys()
+    assert len(Store(far).results()) == len(ours)  # none doubled
+    assert all(np.array_equal(ours[key], theirs[key]) for key in ours)
 
 
 def test_the_papers_numbers_are_whole() -> None:
