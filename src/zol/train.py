@@ -159,9 +159,9 @@ class _Run:
         self.board: Board = NoBoard()
         self.history: list[Line] = []
         self.step, self.clock = 0, Clock()
-        own = {f"model.{name}": value for name, value in learner.model.config.model_dump().items()}
+        own = {f"model.{name}": value for name, value in learner.model.config.model_dump(mode="json").items()}
         data = {"data": dataset.fingerprint(), "device": self.device.type}
-        self.settings = {**config.model_dump(), **own, **data}
+        self.settings = {**config.model_dump(mode="json"), **own, **data}
 
     def loop(self, stopped: Callable[[], bool], on_eval: Hook | None, bar: Progress) -> None:
         """From the current step to the last one."""

@@ -8,16 +8,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 from zol import checkpoint, files
 from zol.data import Batch, Dataset
 from zol.data.resident import Resident, Streamed
 from zol.errors import CheckpointError, DataError
+from zol.learn_world import WorldConfig, learn_world
 from zol.models.base import model_hash
 from zol.models.fb import FB, FBConfig
 from zol.models.fb_learner import FBLearner
 from zol.models.learning import frozen
 from zol.run import RunFolder, read_metrics
+from zol.tasks import Layout
 from zol.train import TrainConfig, pretrain
 from zol.worlds.donut import collect
 
@@ -302,3 +305,15 @@ def test_stretches_shorten_as_learning_rates_fall(data: Dataset) -> None:
     one = Watched(FB(SMALL.but(n_step=8), torch.Generator().manual_seed(1)))
     pretrain(one, data, TrainConfig(steps=16, batch_size=64, anneal=0.5))
     assert seen == [8] * 9 + [7, 6, 5, 4, 3, 2, 1]
+
+
+def test_a_learned_world_resumes_like_any_other_run(data: Dataset, tmp_path: Path) -> None:
+    """Its settings hold tuples, which come back from a file as lists."""
+
+    def learned(out: str, steps: int) -> dict[str, Tensor]:
+        config = WorldConfig(steps=steps, batch_size=16, width=8, anneal=0.0)
+        return learn_world(data, Layout.plain(data.obs_dim), config, tmp_path / out).dynamics.state_dict()
+
+    learned("twice", 5)
+    resumed, whole = learned("twice", 10), learned("once", 10)
+    assert all(torch.equal(resumed[name], whole[name]) for name in whole)
