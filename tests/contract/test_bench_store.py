@@ -35,6 +35,14 @@ def test_the_first_result_stays(tmp_path: Path) -> None:
     assert store.results(task="run")[0].returns.tolist() == [0.0, 0.0]
 
 
+def test_reading_leaves_the_file_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "s.sqlite"
+    Store(path).add([Result(KEY, np.zeros(2))])
+    before = path.read_bytes()
+    assert len(Store(path).results()) == 1
+    assert path.read_bytes() == before
+
+
 def test_every_part_of_the_name_tells_cells_apart(tmp_path: Path) -> None:
     store = Store(tmp_path / "s.sqlite")
     others = [

@@ -110,8 +110,9 @@ class Store:
                     raise DataError(f"{path} has format {version}, this zol reads {SCHEMA}: update it")
                 # Readers go on while one process writes, and a kill never leaves half a transaction behind.
                 database.execute("pragma journal_mode = wal")
-                database.execute(CREATE)
-                database.execute(f"pragma user_version = {SCHEMA}")
+                if version == 0:  # a store that is only read keeps its bytes: people keep them under git
+                    database.execute(CREATE)
+                    database.execute(f"pragma user_version = {SCHEMA}")
         except (sqlite3.DatabaseError, OSError) as error:
             raise DataError(f"{path} is not a result store that can be opened: {error}") from error
 
