@@ -16,6 +16,7 @@ from torch import Tensor
 from zol.errors import DataError, WorldError
 from zol.tasks import States
 from zol.worlds.dmc.domain import Array, Batch, Domain
+from zol.worlds.dmc.lean import lean, stop_clock
 
 ROWS_AT_ONCE = 1024  # how many states ``observe`` evaluates in one call
 # Columns of the warning counters that mean "this simulation blew up"; MuJoCo then restarts it silently.
@@ -40,7 +41,8 @@ class ControlWorld:
         low, high = domain.model.actuator_ctrlrange.T
         # Written so that a range of [−1, 1] leaves every action untouched, to the last bit.
         self._middle, self._half = (high + low) / 2, (high - low) / 2
-        self._unactuated = copy.copy(domain.model)
+        self._model = lean(domain.model, domain.reads)
+        self._unactuated = copy.copy(self._model)
         self._unactuated.opt.disableflags |= mujoco.mjtDisableBit.mjDSBL_ACTUATION
         self._columns = slice(1, 1 + domain.physics_dim)  # MuJoCo's rows start (time, qpos, qvel, act, …)
         self._batch: Batch | None = None
@@ -71,7 +73,7 @@ class ControlWorld:
         rows = self._check_physics(physics)
         batch = self._batch
         if batch is None or batch.nsim != len(rows):
-            batch = self._batch = self._new_batch(self.domain.model, len(rows), persistent=True)
+            batch = self._batch = self._new_batch(self._model, len(rows), persistent=True)
             self._ctrl: Array = batch.bind("ctrl")  # a live view, looked up once
         batch.reset(stage=mujoco.mjtStage.mjSTAGE_NONE)
         batch.state[:, self._columns] = rows
@@ -136,6 +138,7 @@ class ControlWorld:
         return self._batch
 
     def _new_batch(self, model: object, n: int, persistent: bool) -> Batch:
+        stop_clock()
         batch = mujoco.batch.Batch(model, n, self.threads, persistent)
         for name in self.domain.reads:
             batch.bind(name)  # before the first call: a field is filled by the calls that follow
