@@ -10,18 +10,15 @@ physics too, as our world does (``zol.worlds.dmc.lean``): what then is missing t
 
 import os
 from collections.abc import Callable
-from typing import TypeVar
 
 os.environ.setdefault("MUJOCO_GL", "disable")  # dm_control would look for a display
 
-import mujoco
-import numpy as np
 import torch
 import tyro
 from dm_control import suite
 from dm_control.rl.control import flatten_observation
-from mujoco.batch import Batch
 
+from benchmarks.physics import bare_physics, with_clock
 from benchmarks.timing import Case, compare
 from zol.adapt.base import identity
 from zol.models.base import Latent
@@ -29,10 +26,8 @@ from zol.models.fb import FB, FBConfig
 from zol.rollout import evaluate
 from zol.worlds import make
 from zol.worlds.dmc.domain import Array
-from zol.worlds.dmc.lean import lean, stop_clock
+from zol.worlds.dmc.lean import lean
 from zol.worlds.dmc.world import ControlWorld
-
-Result = TypeVar("Result")
 
 
 def main(
@@ -66,14 +61,18 @@ def main(
 
     one, few, quarter = batched(1, steps), reference_episodes * steps, max(1, steps // 4)
     loop = dm_control_loop(model, z, steps, reference_episodes)
+    stock = world.domain.model
     cases = [Case("walker evaluation / dm_control loop", "steps/s", episodes * steps, one, loop, few)]
     for name, ours, count, length in (
         ("walker evaluation", one, episodes, steps),
         ("4 tasks at once", batched(4, quarter), 4 * episodes, quarter),
     ):
         motion = recorded_motion(world, model, z, count, length)
-        for physics, stock in (("bare physics", True), ("lean bare physics", False)):
-            run = bare_physics(world, *motion, stock)
+        for physics, body, clock in (
+            ("bare physics", stock, True),
+            ("lean bare physics", lean(stock, ()), False),
+        ):
+            run = bare_physics(body, world.domain.substeps, *motion, clock)
             cases.append(Case(f"{name} / {physics}", "steps/s", count * length, ours, run))
     compare(cases, repeats, json)
 
@@ -89,34 +88,6 @@ def recorded_motion(
         actions.append(model.act(states.obs.float(), z).double())
         states = world.step(actions[-1])
     return starts, torch.stack(actions).numpy()
-
-
-def bare_physics(world: ControlWorld, starts: Array, actions: Array, stock: bool) -> Callable[[], None]:
-    """The same motion by MuJoCo alone: as it comes, or without what does not move the body."""
-    model = world.domain.model if stock else lean(world.domain.model, ())
-    batch = Batch(model, len(starts))
-
-    def run() -> None:
-        batch.reset(stage=mujoco.mjtStage.mjSTAGE_NONE)
-        batch.qpos[:], batch.qvel[:] = np.split(starts, 2, axis=1)
-        for control in actions:
-            batch.ctrl[:] = control
-            batch.step(nstep=world.domain.substeps)
-
-    return with_clock(run) if stock else run
-
-
-def with_clock(run: Callable[[], Result]) -> Callable[[], Result]:
-    """The same with the clock that the bindings of MuJoCo come with."""
-
-    def timed() -> Result:
-        mujoco.set_mjcb_time(None)
-        try:
-            return run()
-        finally:
-            stop_clock()
-
-    return timed
 
 
 def dm_control_loop(model: FB, z: torch.Tensor, steps: int, episodes: int) -> Callable[[], float]:
