@@ -1,6 +1,6 @@
 """A learned world of the donut ranks latents by what they truly earn, and rehearsal improves a weak model."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
@@ -92,6 +92,27 @@ def test_rehearsal_improves_a_weak_model(setting: Setting) -> None:
     assert earned[1].mean() > earned[0].mean() + 0.03
 
 
+@pytest.mark.parametrize("unit", [1.0, 1000.0])
+def test_a_gain_must_be_worth_something_whatever_the_unit_of_rewards(setting: Setting, unit: float) -> None:
+    tasks = [unit * task for task in setting.world.tasks.values()]
+    evidence = replace(
+        setting.evidence, tasks=tuple(t.name for t in tasks), rewards=unit * setting.evidence.rewards
+    )
+    ranges = evidence.rewards.amax(-1) - evidence.rewards.amin(-1)
+
+    def diagnostics(worth: float) -> dict[str, Tensor]:
+        config = RehearsalConfig(horizon=50, rounds=0, worth=worth)
+        return rehearsed(
+            setting.model, setting.learned, evidence, tasks, setting.world.layout, config, generator=seeded(4)
+        ).diagnostics
+
+    gains = diagnostics(0.0)["imagined_gain"][0] / ranges
+    *_, middle = gains[gains > 0].sort().values[:2]  # the second smallest gain: strictly more is asked for
+    kept = diagnostics(float(middle))
+    assert (gains > middle).any()
+    assert torch.equal(kept["changed"][0], (gains > middle).float())
+
+
 def test_a_world_that_predicts_nothing_is_not_trusted(setting: Setting) -> None:
     config = setting.learned.dynamics.config
     ignorant = Dynamics(config, seeded(9))
@@ -125,15 +146,14 @@ def test_tasks_that_are_half_trusted_choose_among_prompts(setting: Setting) -> N
     found = rehearsed(
         setting.model, setting.learned, evidence, tasks, setting.world.layout, config, generator=seeded(4)
     )
-    prompts = torch.cat(
-        [
-            evidence.prompt(setting.model, how, centre=centre)
-            for how in ("correlation", "ridge", "weighted")
-            for centre in (False, True)
-        ]
-    )
+    prompts = [
+        evidence.prompt(setting.model, how, centre=centre)
+        for how in ("correlation", "ridge", "weighted")
+        for centre in (False, True)
+    ]
+    choices = torch.cat([found.start, *prompts])
     assert found.diagnostics["changed"].any()
-    assert all((row == prompts).all(-1).any() for row in found.z[0])
+    assert all((row == choices).all(-1).any() for row in found.z[0])
     earned = setting.earned(torch.stack([found.start, found.z[0]]))
     assert earned[1].mean() > earned[0].mean()
 

@@ -15,7 +15,8 @@ states that chose none of them. A latent's score is pessimistic in the ensemble'
     score(z) = mean_k V_k(z) − κ · std_k V_k(z)
 
 and the winner replaces plain FB's latent only if it is better by ``margin`` standard errors of the paired
-difference.
+difference, and by ``worth`` times the range of the task's rewards: where no candidate comes near a reward in
+imagination, differences are dust, and dust may well be significant.
 
 How far a task may go depends on how well the learned world predicts its rewards, by their open-loop
 correlation on real stretches. From ``trust`` on it has the whole search. A search finds the errors of a worse
@@ -68,6 +69,8 @@ class RehearsalConfig(Config):
     """κ, in standard deviations between members"""
     margin: float = Field(default=1.0, ge=0)
     """standard errors by which a latent must beat plain FB's"""
+    worth: float = Field(default=0.005, ge=0)
+    """share of the range of the data's rewards by which it must beat it, too"""
     trust: float = Field(default=0.8, ge=-1, le=1)
     """open-loop correlation of rewards from which on a task is searched for"""
     trust_prompts: float = Field(default=0.5, ge=-1, le=1)
@@ -239,7 +242,9 @@ class _Search:
         difference = values[own, best] - values[:, 0]  # [T, P, S], paired
         gain = difference.mean((1, 2))
         error = difference.mean(1).std(-1) / difference.shape[-1] ** 0.5 + spread(difference.mean(2), -1)
-        wins = (gain > c.margin * error) & (scores[own, best] > scores[:, 0]) & self.chooses
+        rewards = self.evidence.rewards
+        enough = torch.maximum(c.margin * error, c.worth * (rewards.amax(-1) - rewards.amin(-1)))
+        wins = (gain > enough) & (scores[own, best] > scores[:, 0]) & self.chooses
         chosen = torch.where(wins, best, 0)
         z = contest[own, chosen]
         diagnostics = {
