@@ -193,6 +193,7 @@ REHEARSALS = (
     *(f"rehearse members={count}" for count in (1, 2)),
     *(f"rehearse noise={size}" for size in (0.5, 1.0)),
     "rehearse pessimism=0.0",
+    "rehearse worth=0.0",
     "rehearse horizon=50 bootstrap=true",
     "rehearse trust=-1.0 miss=9.0",
 )

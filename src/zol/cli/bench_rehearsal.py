@@ -8,7 +8,7 @@ from zol.cli.bench_exorl import Grid, run
 
 
 def rehearsal(models: tyro.conf.Positional[tuple[Path, ...]], grid: Grid = Grid()) -> None:  # noqa: B008
-    """Horizon, ensemble, noise, pessimism, bootstrap and trust of ``rehearse``, on the benchmark's tasks.
+    """Horizon, ensemble, noise, pessimism, worth, bootstrap and trust of ``rehearse``, on the ExORL tasks.
 
     Results stand in the store under their own name, beside those of zol bench exorl; zol report shows both.
 
