@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from zol.data import Batch
 from zol.models.fb import FBConfig
-from zol.models.nets import unit
+from zol.models.layers import unit
 
 
 class Dense(nn.Module):

@@ -13,7 +13,7 @@ from zol.errors import CheckpointError
 from zol.models.base import Latent
 from zol.models.exact import ExactFB
 from zol.models.fb import FB, FBConfig
-from zol.models.nets import Normaliser
+from zol.models.layers import Normaliser
 from zol.testing import check_model
 from zol.worlds.tabular import chain
 

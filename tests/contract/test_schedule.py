@@ -7,7 +7,7 @@ import torch
 
 from zol import schedule
 from zol.errors import DataError
-from zol.models.nets import unit
+from zol.models.layers import unit
 
 D = 6
 Z = unit(torch.randn(3, D, generator=torch.Generator().manual_seed(0)))

@@ -31,9 +31,9 @@ from zol.adapt.replay import Replay, Steps, offline_steps
 from zol.config import Config, ConfigError
 from zol.data import Dataset
 from zol.models.base import Model
+from zol.models.layers import initialise, linear
 from zol.models.learning import Adam, frozen, move_towards
 from zol.models.losses import pessimistic
-from zol.models.nets import initialise, linear
 from zol.tasks import Task
 from zol.worlds.base import World
 

@@ -22,8 +22,8 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from zol.config import Config
+from zol.models.layers import Normaliser, initialise, layer_norm, linear
 from zol.models.learning import Adam, frozen, move_towards, named_state, restore_state
-from zol.models.nets import Normaliser, initialise, layer_norm, linear
 
 
 class RNDConfig(Config):

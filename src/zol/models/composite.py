@@ -29,15 +29,14 @@ from torch import Tensor, nn
 from zol.config import Config
 from zol.errors import DataError
 from zol.models.base import Measure
+from zol.models.layers import Normaliser, unit
 from zol.models.nets import (
     Actor,
     BackwardMap,
     Discriminator,
     ForwardMap,
     NoiseConditionedActor,
-    Normaliser,
     VectorField,
-    unit,
 )
 from zol.tasks import Field, Layout, humenv
 

@@ -23,8 +23,8 @@ from zol.config import Config
 from zol.data import Batch, Dataset
 from zol.errors import DataError
 from zol.models import parallel
+from zol.models.layers import EnsembleLayerNorm, EnsembleLinear, initialise
 from zol.models.learning import Adam, named_state, restore_state
-from zol.models.nets import EnsembleLayerNorm, EnsembleLinear, initialise
 from zol.tasks import Layout, States
 
 STATISTICS_SAMPLE = 50_000

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from zol.models.base import Measure
-from zol.models.nets import unit
+from zol.models.layers import unit
 from zol.worlds.tabular import FiniteMDP
 
 

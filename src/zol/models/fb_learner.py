@@ -24,9 +24,9 @@ from torch.nn import functional
 from zol.data import Batch
 from zol.models import parallel
 from zol.models.fb import FB, greedy_values
+from zol.models.layers import Normaliser, unit
 from zol.models.learning import Adam, frozen, move_towards, named_state, restore_state
 from zol.models.losses import dense_loss, gram_loss, orthonormality_loss, pessimistic, q_loss
-from zol.models.nets import Normaliser, unit
 
 
 class FBLearner:

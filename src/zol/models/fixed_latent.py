@@ -18,7 +18,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from zol.models.fused import EPS
-from zol.models.nets import Actor, NormTanh
+from zol.models.layers import NormTanh
+from zol.models.nets import Actor
 
 Layer = tuple[Tensor, Tensor]  # transposed weight [in, out] and bias
 

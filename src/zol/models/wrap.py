@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from zol.errors import CheckpointError, DataError
 from zol.models.base import Measure
-from zol.models.nets import broadcast, unit
+from zol.models.layers import broadcast, unit
 from zol.tasks import Layout
 
 Method = str | Callable[..., Any]
