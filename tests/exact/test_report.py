@@ -1,9 +1,11 @@
 """Statistics: intervals that cover, pairing that helps, tables that say what they are."""
 
+import io
 from pathlib import Path
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from zol import report
 from zol.errors import DataError
@@ -119,3 +121,15 @@ def test_renderers_escape_what_their_format_would_eat() -> None:
     assert r"\caption{100 \% of it}" in tex
     assert '"a,b & <c>",0' in report.csv_text(CELLS)
     assert "a,b &amp; &lt;c&gt;" in report.html_table(CELLS)
+
+
+@pytest.mark.parametrize("width", [60, 80, 200])
+def test_narrow_terminals_cut_no_number(width: int) -> None:
+    columns = ["task", "return of 10", "estimate", "imagined gain", "doubt"]
+    row = ["reach_bottom_right", "641.25 [603.11, 688.02]", "0.312", "0.00417", "0.05"]
+    console = Console(width=width, file=io.StringIO())
+    console.print(report.table((columns, [row])))
+    shown = console.file.getvalue()
+    assert "…" not in shown
+    for number in ("641.25", "603.11", "688.02", "0.312", "0.00417", "0.05"):
+        assert number in shown

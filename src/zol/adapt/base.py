@@ -62,6 +62,9 @@ class Evidence:
         """Label states that are already at hand, such as the sample that travels with a checkpoint."""
         wanted = list(tasks.values()) if isinstance(tasks, Mapping) else list(tasks)
         rewards = torch.stack([task(states).float() for task in wanted])
+        for name, bad in zip((t.name for t in wanted), (~rewards.isfinite()).sum(-1).tolist(), strict=True):
+            if bad:
+                raise DataError(f"task '{name}' gives NaN or infinity for {bad} of {len(states.obs)} states")
         return Evidence(tuple(task.name for task in wanted), states.obs, rewards, starts, data)
 
     def audible(self) -> tuple["Evidence", list[str]]:

@@ -37,7 +37,7 @@ img { max-width: 100% } small, figcaption { color: #666 } figure { margin: 1.5re
 
 
 def table(cells: Cells, title: str = "", caption: str = "") -> Table:
-    """For the terminal."""
+    """For the terminal; where that is narrow cells take several lines, because a number must not be cut."""
     grid = Table(
         title=title or None,
         caption=caption or None,
@@ -46,7 +46,7 @@ def table(cells: Cells, title: str = "", caption: str = "") -> Table:
         padding=(0, 1, 0, 0),
     )
     for k, name in enumerate(cells[0]):
-        grid.add_column(name, justify="left" if k == 0 else "right", no_wrap=True)
+        grid.add_column(name, justify="left" if k == 0 else "right", overflow="fold")
     for row in cells[1]:
         grid.add_row(*row)
     return grid

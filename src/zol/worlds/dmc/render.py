@@ -11,7 +11,7 @@ import sys
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from types import TracebackType
+from types import ModuleType, TracebackType
 
 import mujoco
 import numpy as np
@@ -113,6 +113,14 @@ def render(
         return np.stack([renderer.frame(row) for row in physics])
 
 
+def video_writer() -> ModuleType:
+    """The package that writes videos; it can be asked for before anything is drawn."""
+    try:
+        return import_module("imageio_ffmpeg")
+    except ModuleNotFoundError as missing:
+        raise MissingExtra("imageio-ffmpeg", "video", "writing a video") from missing
+
+
 def write_video(path: str | Path, pictures: Image, fps: float) -> None:
     """Write pictures ``[T, H, W, 3]`` with even sides as an .mp4 file, complete or not at all.
 
@@ -124,10 +132,7 @@ def write_video(path: str | Path, pictures: Image, fps: float) -> None:
             f"a video is written to an .mp4 file from pictures [T, H, W, 3] with even sides, "
             f"got '{path.name}' and shape {pictures.shape}"
         )
-    try:
-        import imageio_ffmpeg
-    except ModuleNotFoundError as missing:
-        raise MissingExtra("imageio-ffmpeg", "video", "writing a video") from missing
+    imageio_ffmpeg = video_writer()
     unfinished = path.with_suffix(".part.mp4")
     size = (pictures.shape[2], pictures.shape[1])
     writer = imageio_ffmpeg.write_frames(str(unfinished), size, fps=fps, macro_block_size=2)
