@@ -104,6 +104,13 @@ def test_beside_tasks_of_the_world(capsys: pytest.CaptureFixture[str], folder: P
     assert sorted(path.name for path in tmp_path.iterdir()) == ["cross.json", "inner.json"]
 
 
+@pytest.mark.parametrize("reward", ["backwards", "crouch", "quietly"])
+def test_the_examples(capsys: pytest.CaptureFixture[str], reward: str) -> None:
+    example = Path(__file__).parents[2] / "examples" / "rewards.py"
+    main(["adapt", "walker", "--method", "fb", "--reward", f"{example}:{reward}"])
+    assert reward in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("method", ["fb", "zol", "auto"])
 def test_a_model_of_nameless_arrays(
     capsys: pytest.CaptureFixture[str], folder: Path, tmp_path: Path, method: str
