@@ -12,9 +12,8 @@ import torch
 from zol.adapt import Evidence, prompted
 from zol.checkpoint import AnyModel
 from zol.data import Dataset
-from zol.rollout import evaluate
+from zol.rollout import evaluate, random_returns
 from zol.tasks import States
-from zol.threads import one_torch_thread
 from zol.train import prompt_sample
 from zol.worlds.base import World
 
@@ -44,15 +43,10 @@ class ReturnTest:
 
     def random(self) -> dict[str, float]:
         """What uniformly random actions earn from the same start states."""
+        tasks = [self.world.tasks[name] for name in self.evidence.tasks]
         generator = torch.Generator().manual_seed(self.seed)
-        world, tasks = self.world, [self.world.tasks[name] for name in self.evidence.tasks]
-        world.reset(self.episodes, generator)
-        totals = torch.zeros(len(tasks), self.episodes, dtype=torch.float64)
-        with one_torch_thread():
-            for _ in range(world.episode_length):
-                states = world.step(2 * torch.rand(self.episodes, world.action_dim, generator=generator) - 1)
-                totals += torch.stack([task(states).double() for task in tasks])
-        return _named("random", self.evidence.tasks, totals.mean(1).tolist())
+        returns = random_returns(self.world, tasks, episodes=self.episodes, generator=generator)
+        return _named("random", self.evidence.tasks, returns.mean(1).tolist())
 
 
 def _named(kind: str, tasks: tuple[str, ...], values: list[float]) -> dict[str, float]:

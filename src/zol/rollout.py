@@ -14,7 +14,7 @@ from torch import Tensor
 from zol.adapt.base import identity
 from zol.errors import DataError
 from zol.models.base import Latent, Model
-from zol.tasks import States
+from zol.tasks import States, Task
 from zol.tasks.grouped import grouped_rewards, stacked
 from zol.threads import one_torch_thread
 from zol.worlds.base import World, find_task
@@ -71,6 +71,19 @@ def evaluate(
         return _run(
             world, act, lambda s: grouped_rewards(tasks, s), start, length, shape, keep_visited, progress
         )
+
+
+def random_returns(
+    world: World, tasks: Sequence[Task], *, episodes: int, generator: torch.Generator
+) -> Tensor:
+    """What uniformly random actions earn, ``[T, E]``: the same episodes are scored by all tasks."""
+    world.reset(episodes, generator)
+    total = torch.zeros(len(tasks), episodes, dtype=torch.float64)
+    with one_torch_thread():
+        for _ in range(world.episode_length):
+            states = world.step(2 * torch.rand(episodes, world.action_dim, generator=generator) - 1)
+            total += torch.stack([task(states).double() for task in tasks])
+    return total
 
 
 def _fixed_latents(model: Model, z: Tensor) -> Policy:

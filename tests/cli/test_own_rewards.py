@@ -93,6 +93,7 @@ def test_a_latent_for_my_reward_and_what_it_earns(
     assert code == 0
     assert reward in out
     assert "return of 2" in " ".join(out.split())
+    assert "random" in out
     assert [path.name for path in tmp_path.iterdir()] == [f"{reward}.json"]
     latent = json.loads((tmp_path / f"{reward}.json").read_text())
     assert (latent["task"], latent["method"]) == (reward, method)

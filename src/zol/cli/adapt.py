@@ -13,7 +13,7 @@ from zol.adapt.auto import zol_candidates
 from zol.adapt.base import identity
 from zol.errors import CheckpointError, DataError
 from zol.progress import progress_bar
-from zol.rollout import evaluate
+from zol.rollout import evaluate, random_returns
 from zol.tasks import Layout, Task
 from zol.tasks.from_file import task_from_file
 from zol.worlds import find_task, make
@@ -23,9 +23,9 @@ from zol.worlds.base import World
 RATIO = {"ESS": "ess", "negative": "negative_share", "mean ratio": "mean_ratio", "moved": "distance"}
 REHEARSAL = {
     "trust": "trusted",
-    "one-step miss": "missed",
+    "miss": "missed",
     "changed": "changed",
-    "imagined gain": "imagined_gain",
+    "gain": "imagined_gain",
     "doubt": "doubt",
 }
 Method = Literal["auto", "rehearse", "zol", "fb", "ridge", "weighted"]
@@ -51,7 +51,7 @@ def adapt(
     """Find the latent for a task or for a reward of your own, offline, from a checkpoint alone.
 
     Prints an offline estimate of the mean reward per step with its diagnostics; with --episodes also what the
-    policy really earns in its world.
+    policy really earns in its world, beside random actions.
 
     A reward of your own is a function of states in a Python file, one number per state:
 
@@ -116,9 +116,11 @@ def adapt(
                 generator=generator,
                 progress=progress,
             )
-        columns.insert(1, f"return of {episodes}")
-        for row, earned in zip(rows, result.returns, strict=True):
-            row.insert(1, str(report.bootstrap(earned.numpy()[None, None])))
+        generator = torch.Generator().manual_seed(seed)
+        chance = random_returns(world, heard, episodes=episodes, generator=generator).mean(-1)
+        columns[1:1] = [f"return of {episodes}", "random"]
+        for row, earned, random in zip(rows, result.returns, chance.tolist(), strict=True):
+            row[1:1] = [str(report.bootstrap(earned.numpy()[None, None])), report.number(random)]
     where = path if world is None else world.name
     console.print(report.table((columns, rows), f"{method} on {where}, model {identity(loaded.model)}"))
     if out is not None:
