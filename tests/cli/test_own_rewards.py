@@ -99,6 +99,17 @@ def test_a_latent_for_my_reward_and_what_it_earns(
     assert (latent["task"], latent["method"]) == (reward, method)
 
 
+def test_two_rewards_of_one_name_are_refused(
+    capsys: pytest.CaptureFixture[str], folder: Path, tmp_path: Path
+) -> None:
+    other = tmp_path / "other.py"
+    other.write_text('def inner(s): return s["radius"]')
+    own = [f"{file}:inner" for file in (folder / "rewards.py", other)]
+    code, _, err = adapt(capsys, folder, "donut-run", "--reward", *own, reward=None)
+    assert code == 2
+    assert "rewards need names of their own" in err
+
+
 def test_beside_tasks_of_the_world(capsys: pytest.CaptureFixture[str], folder: Path, tmp_path: Path) -> None:
     words = ["--task", "cross", "--method", "fb", "--out", str(tmp_path)]
     assert adapt(capsys, folder, "donut-run", *words, reward="inner")[0] == 0

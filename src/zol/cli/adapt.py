@@ -106,21 +106,9 @@ def adapt(
         for t, name in enumerate(evidence.tasks)
     ]
     if world is not None and episodes:
-        generator = torch.Generator().manual_seed(seed)
-        with progress_bar() as progress:
-            result = evaluate(
-                world,
-                loaded.model,
-                found.latents(),
-                episodes=episodes,
-                generator=generator,
-                progress=progress,
-            )
-        generator = torch.Generator().manual_seed(seed)
-        chance = random_returns(world, heard, episodes=episodes, generator=generator).mean(-1)
         columns[1:1] = [f"return of {episodes}", "random"]
-        for row, earned, random in zip(rows, result.returns, chance.tolist(), strict=True):
-            row[1:1] = [str(report.bootstrap(earned.numpy()[None, None])), report.number(random)]
+        for row, cells in zip(rows, _tested(world, loaded.model, found, heard, episodes, seed), strict=True):
+            row[1:1] = cells
     where = path if world is None else world.name
     console.print(report.table((columns, rows), f"{method} on {where}, model {identity(loaded.model)}"))
     if out is not None:
@@ -145,6 +133,8 @@ def _wanted(path: Path, world: World | None, names: tuple[str, ...], rewards: tu
             "--reward FILE.py:NAME"
         )
     own = {task.name: task for task in map(task_from_file, rewards)}
+    if len(own) < len(rewards):
+        raise DataError(f"rewards need names of their own, got {', '.join(rewards)}")
     if world is None:
         return list(own.values())
     for name in own.keys() & world.tasks.keys():
@@ -152,6 +142,23 @@ def _wanted(path: Path, world: World | None, names: tuple[str, ...], rewards: tu
     world.tasks = {**world.tasks, **own}
     chosen = names if names or own else tuple(world.tasks)
     return [find_task(world, name) for name in (*chosen, *own)]
+
+
+def _tested(
+    world: World, model: checkpoint.AnyModel, found: Adapted, tasks: list[Task], episodes: int, seed: int
+) -> list[list[str]]:
+    """Per task: what its latent earns, with an interval, and what random actions earn."""
+    generator = torch.Generator().manual_seed(seed)
+    with progress_bar() as progress:
+        played = evaluate(
+            world, model, found.latents(), episodes=episodes, generator=generator, progress=progress
+        )
+    generator = torch.Generator().manual_seed(seed)
+    chance = random_returns(world, tasks, episodes=episodes, generator=generator).mean(-1)
+    return [
+        [str(report.bootstrap(earned.numpy()[None, None])), report.number(random)]
+        for earned, random in zip(played.returns, chance.tolist(), strict=True)
+    ]
 
 
 def _find(
