@@ -103,7 +103,82 @@ def maze(ref: Reference) -> dict[str, float]:
             for suffix, margin in (("", 0.09), ("_exorl", 0.015)):
                 near = tolerance(distance, bounds=(0, 0.015), margin=margin)
                 rewards[f"reach_{vertical}_{side}{suffix}"] = float(near * (4 + gentle) / 5)
+    (x, y), (v_x, v_y) = (float(p) for p in position), (float(v) for v in ref.physics.velocity())
+    rewards["loop"] = maze_loop(x, y, v_x, v_y)
+    rewards["square"] = maze_square(x, y, v_x, v_y)
+    rewards["fast_slow"] = maze_fast_slow(x, y, v_x, v_y)
+    there = rewards["reach_bottom_left"]
+    rewards["reach_bottom_left_long"] = there if there >= 0.01 else maze_wages(x, y, v_x, v_y)
     return rewards
+
+
+def maze_ramp(v: float, low: float, high: float) -> float:
+    return float(tolerance(v, bounds=(low, high), margin=0.01, value_at_margin=0, sigmoid="linear"))
+
+
+def maze_loop(x: float, y: float, v_x: float, v_y: float) -> float:
+    """Room by room: which side of the diamond |x| + |y| = 0.24 is here, and where does clockwise lead?"""
+    rightwards, leftwards = maze_ramp(v_x, 0.06, 0.1), maze_ramp(v_x, -0.1, -0.06)
+    upwards, downwards = maze_ramp(v_y, 0.06, 0.1), maze_ramp(v_y, -0.1, -0.06)
+    if y >= 0 and x <= 0:
+        nearest, moving = y - (x + 0.24), rightwards + upwards
+    elif y >= 0:
+        nearest, moving = y - (0.24 - x), rightwards + downwards
+    elif x <= 0:
+        nearest, moving = y - (-x - 0.24), leftwards + upwards
+    else:
+        nearest, moving = y - (x - 0.24), leftwards + downwards
+    distance = abs(nearest) / np.sqrt(2)
+    on_it = tolerance(distance, bounds=(0, 0.02), margin=0.02, value_at_margin=0, sigmoid="linear")
+    return float((on_it + moving) / 3)
+
+
+def maze_corridors(x: float, y: float, inner: float, outer: float) -> list[str]:
+    inside = {"top": inner < y < outer, "right": inner < x < outer}
+    inside |= {"bottom": -outer < y < -inner, "left": -outer < x < -inner}
+    return [name for name, here in inside.items() if here]
+
+
+def maze_square(x: float, y: float, v_x: float, v_y: float) -> float:
+    match maze_corridors(x, y, 0.2, INF):
+        case ["top"]:
+            return 10 * min(max(v_x, 0), 0.1)
+        case ["right"]:
+            return 10 * min(max(-v_y, 0), 0.1)
+        case ["bottom"]:
+            return 10 * min(max(-v_x, 0), 0.1)
+        case ["left"]:
+            return 10 * min(max(v_y, 0), 0.1)
+    return 0.0
+
+
+def maze_fast_slow(x: float, y: float, v_x: float, v_y: float) -> float:
+    match maze_corridors(x, y, 0.2, 0.28):
+        case ["top"]:
+            return maze_ramp(v_x, -0.05, -0.04)
+        case ["right"]:
+            return maze_ramp(v_y, 0.09, 0.1)
+        case ["bottom"]:
+            return maze_ramp(v_x, 0.04, 0.05)
+        case ["left"]:
+            return maze_ramp(v_y, -0.1, -0.09)
+    return 0.0
+
+
+def maze_wages(x: float, y: float, v_x: float, v_y: float) -> float:
+    def wage(along: float) -> float:
+        return 5 * min(along, 0.1) if along >= 0 else 100 * max(along, -0.1)
+
+    match maze_corridors(x, y, 0.15, INF):
+        case ["top"]:
+            return wage(v_x)
+        case ["right"]:
+            return wage(-v_y)
+        case ["bottom"]:
+            return wage(-v_x)
+        case ["left"]:
+            return wage(v_y)
+    return 0.0
 
 
 def maze_xml() -> bytes:

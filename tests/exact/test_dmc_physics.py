@@ -79,27 +79,37 @@ def test_these_rollouts_see_something(rollouts):
 def test_rewards_hold_on_states_that_random_actions_never_reach(rollouts):
     """Fast, high and upside-down states: the formulas against the engine, one state at a time."""
     world, *_ = rollouts
+    n = 200
     generator = torch.Generator().manual_seed(3)
-    states = world.reset(20, generator)
+    states = world.reset(n, generator)
     physics = states.physics
     nq = world.domain.model.nq
-    physics[:, nq : nq + world.domain.model.nv] += 4 * torch.randn(
-        (20, world.domain.model.nv), generator=generator, dtype=torch.float64
+    pace = 0.06 if world.name == "point_mass_maze" else 4.0  # the maze's rewards look at speeds up to 0.1
+    physics[:, nq : nq + world.domain.model.nv] += pace * torch.randn(
+        (n, world.domain.model.nv), generator=generator, dtype=torch.float64
     )
     if world.name == "quadruped":
-        physics[:, 2] += torch.rand(20, generator=generator, dtype=torch.float64)
-        physics[:, 7:23] += 0.5 * torch.randn((20, 16), generator=generator, dtype=torch.float64)
+        physics[:, 2] += torch.rand(n, generator=generator, dtype=torch.float64)
+        physics[:, 7:23] += 0.5 * torch.randn((n, 16), generator=generator, dtype=torch.float64)
     if world.name == "point_mass_maze":
-        physics[:, :2] = 0.58 * torch.rand((20, 2), generator=generator, dtype=torch.float64) - 0.29
-    action = torch.rand((20, world.action_dim), generator=generator, dtype=torch.float64) * 2 - 1
+        physics[:, :2] = 0.58 * torch.rand((n, 2), generator=generator, dtype=torch.float64) - 0.29
+        corners = physics[::2, :2].sign() * 0.15  # half of them about a corner, which narrow rewards need
+        physics[::2, :2] = corners + 0.02 * torch.randn(
+            corners.shape, generator=generator, dtype=torch.float64
+        )
+    action = torch.rand((n, world.action_dim), generator=generator, dtype=torch.float64) * 2 - 1
     seen = type(states)(world.observe(physics), world.layout, action=action, physics=physics)
     reference = Reference(world.name)
-    for row in range(20):
+    slow = []
+    for row in range(n):
         reference.set_state(physics[row].numpy())
         reference.action = action[row].numpy()
         np.testing.assert_array_equal(seen.obs[row].numpy(), reference.observation())
-        for name, expected in reference.rewards().items():
-            assert float(world.tasks[name](seen)[row]) == pytest.approx(expected, abs=REWARD_TOLERANCE)
+        slow.append(reference.rewards())
+    for name, task in world.tasks.items():
+        expected = [rewards[name] for rewards in slow]
+        assert np.ptp(expected) > 0.2, f"{name} pays nearly the same everywhere: this compares little"
+        np.testing.assert_allclose(task(seen).numpy(), expected, rtol=0, atol=REWARD_TOLERANCE)
 
 
 def test_the_ball_meets_every_wall_of_the_maze_where_dm_control_has_it():

@@ -52,7 +52,7 @@ def test_rewards_work_in_float32_and_stay_in_the_unit_interval(visited):
         assert value.dtype == torch.float32
         # Linear flanks of slope ≤ 1 per unit, on speeds and momenta of up to ~30 with 24 bits.
         torch.testing.assert_close(value.double(), task(states), rtol=0, atol=1e-5)
-        assert value.min() >= 0.0
+        assert value.min() >= (-10.0 if task.name == "reach_bottom_left_long" else 0.0)  # it has fines
         assert value.max() <= 1.0
 
 
@@ -117,6 +117,27 @@ def test_the_two_maze_margins():
         ]
         assert float(task(at[0])) == 1.0
         assert float(task(at[1])) == pytest.approx(0.1, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("task", "lap", "other_way"),
+    [("square", 1, 0), ("reach_bottom_left_long", 0.5, -10), ("fast_slow", 0, 1), ("loop", 1, 1 / 3)],
+)
+def test_a_lap_of_the_maze_is_paid_in_one_direction(task, lap, other_way):
+    """The middle of every side of the square or diamond, at the speed the task wants there."""
+    world = make("pointmass")
+    sides = torch.tensor([[0.0, 1.0], [1.0, 0.0], [0.0, -1.0], [-1.0, 0.0]])
+    ahead = torch.tensor([[1.0, 0.0], [0.0, -1.0], [-1.0, 0.0], [0.0, 1.0]])  # clockwise
+    if task == "loop":
+        sides, ahead = (0.5 * (part + part.roll(-1, 0)) for part in (sides, ahead))
+        place, velocity = 0.24 * sides, 0.16 * ahead
+    else:
+        pace = torch.tensor([0.045, 0.095, 0.045, 0.095]) if task == "fast_slow" else torch.full((4,), 0.1)
+        place, velocity = 0.25 * sides, pace[:, None] * ahead
+    for direction, wage in ((1, lap), (-1, other_way)):
+        states = States(torch.cat([place, direction * velocity], -1), world.layout, torch.zeros(4, 2))
+        paid = world.tasks[task](states)
+        torch.testing.assert_close(paid, torch.full((4,), float(wage)), rtol=0, atol=1e-5)
 
 
 def test_what_a_task_needs_is_said():
