@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from zol.data import Dataset
+from zol.data.episodes import ROUNDING
 from zol.models.base import Model
 from zol.worlds.base import World
 
@@ -29,6 +30,7 @@ def check_dataset(dataset: Dataset) -> None:
     for name, column in columns.items():
         if column.dtype.kind == "f":
             assert np.isfinite(column).all(), f"'{name}' is finite"
+    assert np.abs(columns["action"]).max() <= 1 + ROUNDING, "actions are normalised to [−1, 1]"
     final = dataset.first_rows + dataset.lengths
     ends = np.zeros(rows, dtype=bool)
     ends[final - 1] = True

@@ -46,6 +46,20 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(capsys, "--version")[1].startswith("zol 0.")
 
 
+@pytest.mark.parametrize("words", ["worlds show walker", "adapt --help"])
+def test_a_reader_that_has_seen_enough_is_no_error(words: str) -> None:
+    """zol … | head"""
+    zol = subprocess.Popen(
+        [sys.executable, "-m", "zol", *words.split()], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert zol.stdout is not None
+    assert zol.stderr is not None
+    zol.stdout.close()
+    assert zol.stderr.read() == b""
+    zol.stderr.close()
+    assert zol.wait() == 1
+
+
 def test_doctor_reports_and_finds_nothing_wrong_here(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, "doctor")
     assert code == 0

@@ -148,7 +148,7 @@ def test_an_open_set_does_not_move_while_it_grows(tmp_path: Path):
 
 def test_batch_of_episodes(tmp_path: Path):
     rng = np.random.default_rng(0)
-    obs, action = rng.standard_normal((4, 6, 3)), rng.standard_normal((4, 5, 2))
+    obs, action = rng.standard_normal((4, 6, 3)), rng.uniform(-1, 1, (4, 5, 2))
     with DatasetWriter(tmp_path / "set", resets=obs[:, 0], provenance={"seed": 0}) as writer:
         writer.append_batch(obs, action, physics=obs, reward=rng.standard_normal((4, 5)))
         writer.set_provenance(coverage=3)
@@ -179,6 +179,10 @@ def bad_flags():
     Dataset.from_arrays([[1.0]], [[0.0]], [[1.0]], terminated=[0, 1])
 
 
+def bad_scale():
+    Dataset.from_arrays([[1.0], [1.0]], [[0.5, 0.0], [0.0, -40.0]], [[1.0], [2.0]])
+
+
 def bad_extra():
     Dataset.from_arrays([[1.0]], [[0.0]], [[1.0]], reward=[1.0, 2.0])
 
@@ -198,6 +202,7 @@ def bad_resets():
         (bad_shape, "do not belong together"),
         (bad_dims, "expected two dimensions"),
         (bad_type, "expected numbers"),
+        (bad_scale, "action reaches 40 in column 1; expected"),
         (bad_flags, "terminated has 2 entries, obs has 1"),
         (bad_extra, "reward has shape"),
         (bad_extra_name, "cannot name a column"),

@@ -57,6 +57,31 @@ def test_read(tmp_path: Path):
     assert data.episode(0)["reward"].tolist() == [0, 1, 2, 0]
 
 
+def test_actions_beyond_their_bounds_are_clipped_and_unbounded_ones_must_be_scaled(tmp_path: Path):
+    from gymnasium.spaces import Box
+
+    class Loose(Box):
+        """Data recorded before the simulator's clipping."""
+
+        def sample(self):
+            return np.array([3.0, -0.5], np.float32)
+
+        def contains(self, x):
+            return True
+
+    observed = Box(-9, 9, (4,), np.float32)
+    make(
+        "toy/loose-v0", observed, lambda g, n: g.uniform(-1, 1, (n, 4)).astype("f4"), Loose(-1, 1, (2,), "f4")
+    )
+    data = import_minari("toy/loose-v0", tmp_path / "loose")
+    assert data.episode(0)["action"][0].tolist() == [1.0, -0.5]
+    free = Loose(-np.inf, np.inf, (2,), np.float32)
+    make("toy/free-v0", observed, lambda g, n: g.uniform(-1, 1, (n, 4)).astype("f4"), free)
+    with pytest.raises(DataError, match=r"action reaches 3 in column 0; expected \[-1, 1\]"):
+        import_minari("toy/free-v0", tmp_path / "free")
+    assert not (tmp_path / "free").exists()
+
+
 def test_dictionary_observations_are_joined(tmp_path: Path):
     from gymnasium.spaces import Box, Dict
 
@@ -81,11 +106,18 @@ def test_written_and_read_again(tmp_path: Path):
     assert import_minari("toy/again-v0", tmp_path / "two").fingerprint() == data.fingerprint()
 
 
-def test_refusals(tmp_path: Path):
+def test_refusals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     from gymnasium.spaces import Box, Discrete
 
     with pytest.raises(DataError, match="minari download toy/none-v0"):
         import_minari("toy/none-v0", tmp_path / "out")
+
+    def unreachable(*args: object, **settings: object) -> None:
+        raise type("ConnectError", (Exception,), {})("Name or service not known")
+
+    monkeypatch.setattr("minari.storage.hosting.download_dataset", unreachable)
+    with pytest.raises(DataError, match=r"cannot download 'toy/none-v0' \(Name or service not known\)"):
+        import_minari("toy/none-v0", tmp_path / "out", fetch=True)
     space = Discrete(3, seed=0)
     make("toy/discrete-v0", Box(-9, 9, (4,), np.float32), lambda g, n: np.ones((n, 4), "f4"), space)
     with pytest.raises(DataError, match="continuous actions"):

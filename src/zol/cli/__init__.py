@@ -4,6 +4,7 @@ Commands are listed as ``module:function`` and imported only when called, so tha
 instant. tyro turns a function's signature and docstring into its options and help.
 """
 
+import os
 import sys
 from importlib import import_module
 
@@ -48,10 +49,16 @@ def main(argv: list[str] | None = None) -> None:
     """Entry point of the ``zol`` command."""
     words = sys.argv[1:] if argv is None else argv
     try:
-        _run(words)
+        try:
+            _run(words)
+        finally:
+            sys.stdout.flush()  # here, where a reader that is gone can still be dealt with
     except ZolError as error:
         print(f"zol: {error}", file=sys.stderr)
         sys.exit(2)
+    except BrokenPipeError:  # whoever read our output has seen enough: zol … | head
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
     except KeyboardInterrupt:
         print("\nzol: stopped; everything finished so far is saved", file=sys.stderr)
         sys.exit(130)

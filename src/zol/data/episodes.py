@@ -9,6 +9,10 @@ from numpy.typing import ArrayLike, NDArray
 from zol.data.disk import canonical, column_name
 from zol.errors import DataError
 
+ROUNDING = (
+    1e-4  # how far actions may lie outside [−1, 1]: scaling in single precision does not end exactly at 1
+)
+
 
 def matrix(name: str, values: ArrayLike) -> NDArray[np.float32]:
     """``values`` as a finite float32 table, or an error that says what is wrong with them."""
@@ -20,6 +24,19 @@ def matrix(name: str, values: ArrayLike) -> NDArray[np.float32]:
     array = array.astype(np.float32)
     check_finite(name, array)
     return array
+
+
+def actions(values: ArrayLike) -> NDArray[np.float32]:
+    """Actions as such a table, within [−1, 1]: policies give nothing else, and worlds scale from there."""
+    table = matrix("action", values)
+    reach = np.abs(table).max(axis=0, initial=0.0)
+    if (reach > 1.0 + ROUNDING).any():
+        column = int(reach.argmax())
+        raise DataError(
+            f"action reaches {reach[column]:.4g} in column {column}; expected [-1, 1]: divide each column by "
+            "the largest value that the system accepts there, and clip what lies beyond"
+        )
+    return table
 
 
 def check_finite(name: str, values: NDArray[Any]) -> None:
@@ -38,7 +55,7 @@ def join(
     extras: Mapping[str, ArrayLike],
 ) -> tuple[dict[str, NDArray[Any]], NDArray[np.int64]]:
     """Transition arrays → columns of rows and episode lengths (drawn at the top of dataset.py)."""
-    s, a, s2 = matrix("obs", obs), matrix("action", action), matrix("next_obs", next_obs)
+    s, a, s2 = matrix("obs", obs), actions(action), matrix("next_obs", next_obs)
     n = len(s)
     if n == 0:
         raise DataError("obs is empty: a dataset needs at least one transition")

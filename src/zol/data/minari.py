@@ -1,6 +1,6 @@
 """Minari datasets, read into ours and written from ours."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,8 @@ from zol import provenance
 from zol.data.dataset import Dataset
 from zol.data.writer import building, episode_rows
 from zol.errors import DataError, MissingExtra
+
+Scaling = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 
 
 def import_minari(
@@ -28,20 +30,14 @@ def import_minari(
     Dictionary observations are joined in the order of their keys; bounded actions are scaled to [−1, 1],
     as everywhere in zol. ``fetch`` downloads the set if it is not on this machine.
     """
-    minari = _minari()
-    try:
-        source = minari.load_dataset(name, download=fetch)
-    except (FileNotFoundError, ValueError, KeyError, OSError) as error:
-        raise DataError(
-            f"there is no Minari dataset '{name}' on this machine: minari download {name}"
-        ) from error
-    scale, note = _scaling(source.action_space)
+    source = _load(name, fetch)
+    scaled, note = _scaling(source.action_space)
     facts = provenance.of_data("minari", world=world, file=name, actions=note, episodes=source.total_episodes)
     bar = progress.add_task("importing", total=source.total_episodes, note="episodes") if progress else None
     stream = iter(source.iterate_episodes())
     with building(Path(out), facts) as writer:
         while part := list(islice(stream, 50)):
-            writer.append_rows([_rows(episode, scale) for episode in part])
+            writer.append_rows([_rows(episode, scaled) for episode in part])
             if progress and bar is not None:
                 progress.advance(bar, len(part))
     return Dataset.open(out)
@@ -87,22 +83,47 @@ def _minari() -> Any:
     return minari
 
 
-def _scaling(space: Any) -> tuple[tuple[NDArray[Any], NDArray[Any]], str]:
-    """Middle and half width of the action bounds, and a sentence about what is done with them."""
+def _load(name: str, fetch: bool) -> Any:
+    minari = _minari()
+    try:
+        return minari.load_dataset(name)
+    except (FileNotFoundError, ValueError, KeyError, OSError) as error:
+        if not fetch:
+            raise DataError(
+                f"there is no Minari dataset '{name}' on this machine: minari download {name}"
+            ) from error
+    try:
+        return minari.load_dataset(name, download=True)
+    except Exception as error:  # whatever the network library of the day raises
+        raise DataError(
+            f"Minari cannot download '{name}' ({error}): look up its exact name (minari list remote), or on "
+            "a machine without internet copy its folder from another one's ~/.minari/datasets"
+        ) from error
+
+
+def _scaling(space: Any) -> tuple[Scaling, str]:
+    """From the set's actions to [−1, 1], and a sentence about it."""
     low, high = getattr(space, "low", None), getattr(space, "high", None)
     if low is None or high is None or len(space.shape) != 1:
         raise DataError(f"zol needs vectors of continuous actions; this dataset has {space}")
     if not (np.isfinite(low).all() and np.isfinite(high).all()):
-        return (np.zeros_like(low), np.ones_like(low)), "as stored (no bounds given)"
+        return lambda action: action, "as stored (no bounds given)"
     low, high = low.astype(np.float64), high.astype(np.float64)
-    return ((high + low) / 2, (high - low) / 2), f"scaled to [-1, 1] from {low.tolist()} … {high.tolist()}"
+    middle, half = (high + low) / 2, (high - low) / 2
+    # Simulators clip what lies outside the bounds, and so do we.
+    return (
+        lambda action: ((action - middle) / half).clip(-1.0, 1.0),
+        f"scaled to [-1, 1] from {low.tolist()} … {high.tolist()}",
+    )
 
 
-def _rows(episode: Any, scale: tuple[NDArray[Any], NDArray[Any]]) -> dict[str, NDArray[Any]]:
+def _rows(episode: Any, scaled: Scaling) -> dict[str, NDArray[Any]]:
     obs = np.concatenate(list(_parts(episode.observations, len(episode.actions) + 1)), axis=1)
-    action = (np.asarray(episode.actions, dtype=np.float64) - scale[0]) / scale[1]
     return episode_rows(
-        obs, action, terminated=bool(episode.terminations[-1]), reward=np.asarray(episode.rewards, np.float32)
+        obs,
+        scaled(np.asarray(episode.actions, dtype=np.float64)),
+        terminated=bool(episode.terminations[-1]),
+        reward=np.asarray(episode.rewards, np.float32),
     )
 
 

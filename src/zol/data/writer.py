@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from zol.data import disk
-from zol.data.episodes import check_finite, matrix
+from zol.data.episodes import actions, check_finite, matrix
 from zol.errors import DataError
 from zol.files import lock, write_atomic
 
@@ -181,8 +181,8 @@ def episode_rows(
     obs: ArrayLike, action: ArrayLike, *, terminated: bool = False, **extras: ArrayLike
 ) -> dict[str, NDArray[Any]]:
     """One episode as rows: step columns get a zero in the row of the final state."""
-    states, actions = matrix("obs", obs), matrix("action", action)
-    steps = len(actions)
+    states, taken = matrix("obs", obs), actions(action)
+    steps = len(taken)
     if steps == 0 or len(states) != steps + 1:
         raise DataError(
             f"obs has {len(states)} rows and action {steps}: an episode of L ≥ 1 steps has L + 1 states "
@@ -193,7 +193,7 @@ def episode_rows(
     no = np.zeros_like(flag)
     rows: dict[str, NDArray[Any]] = {
         "obs": states,
-        "action": np.pad(actions, ((0, 1), (0, 0))),
+        "action": np.pad(taken, ((0, 1), (0, 0))),
         "terminated": flag if terminated else no,
         "truncated": no if terminated else flag,
     }
