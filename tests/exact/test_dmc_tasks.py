@@ -92,13 +92,16 @@ def test_every_gradient_is_finite(visited):
         assert obs.grad.isfinite().all()
 
 
-def test_tasks_add_scale_and_mask():
+def test_tasks_add_scale_multiply_and_mask():
     world = make("walker")
     states = world.reset(16, torch.Generator().manual_seed(0))
     stand, spin = world.tasks["stand"], world.tasks["spin"]
     quiet = Task("quiet", lambda s: -s["qvel"].square().mean(-1))
     torch.testing.assert_close((stand + 0.1 * quiet)(states), stand(states) + 0.1 * quiet(states))
     torch.testing.assert_close((stand * 2.0 + spin)(states), 2 * stand(states) + spin(states))
+    torch.testing.assert_close((stand - 0.5 * spin)(states), stand(states) - 0.5 * spin(states))
+    torch.testing.assert_close((stand * spin)(states), stand(states) * spin(states))
+    assert (stand - 0.5 * (spin + quiet)).name == "stand - (0.5·(spin + quiet))"
     upright = stand.where(lambda s: s["torso_upright"] > 0)
     up = states["torso_upright"] > 0
     assert up.any()

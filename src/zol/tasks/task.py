@@ -112,7 +112,7 @@ Reward = Callable[[States], Tensor]
 
 @dataclass(frozen=True)
 class Task:
-    """A named reward. Tasks add, scale and mask: ``walk + 0.2 * upright``, ``run.where(in_room)``."""
+    """A named reward. More are made of it: ``walk - 0.1 * effort``, ``fast * upright``, ``run.where(…)``."""
 
     name: str
     reward: Reward
@@ -131,8 +131,13 @@ class Task:
     def __add__(self, other: "Task") -> "Task":
         return Task(f"{self.name} + {other.name}", lambda s: self(s) + other(s))
 
-    def __mul__(self, scale: float) -> "Task":
-        return Task(f"{scale:g}·({self.name})", lambda s: scale * self(s))
+    def __sub__(self, other: "Task") -> "Task":
+        return Task(f"{self.name} - ({other.name})", lambda s: self(s) - other(s))
+
+    def __mul__(self, other: "Task | float") -> "Task":
+        if isinstance(other, Task):
+            return Task(f"({self.name})·({other.name})", lambda s: self(s) * other(s))
+        return Task(f"{other:g}·({self.name})", lambda s: other * self(s))
 
     __rmul__ = __mul__
 
