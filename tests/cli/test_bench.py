@@ -17,8 +17,10 @@ from zol.bench.problem import Method
 from zol.bench.protocols import Protocol, open_subject
 from zol.bench.results import gather
 from zol.bench.store import Store
+from zol.bench.unseen import TASKS as UNSEEN
 from zol.cli import main
 from zol.errors import ZolError
+from zol.worlds import make
 
 SHORT = ("--episodes", "4", "--steps", "12", "--workers", "1")
 PROTOCOL = Protocol(episodes=4, steps=12)
@@ -216,6 +218,29 @@ def test_rehearsal_is_tested_with_one_setting_changed_at_a_time(
     text = (tmp_path / "report" / "report.md").read_text()
     assert "| rehearse members=1 |" in text
     assert "- rehearse members=1: rehearse with members=1" in text
+
+
+def test_unseen_tasks_are_a_benchmark_of_their_own(models: tuple[Path, Path], tmp_path: Path) -> None:
+    """They stand beside the paper's tasks and never mix with them, in the store and in the report."""
+    store = tmp_path / "s.sqlite"
+    for benchmark in ("exorl", "unseen"):
+        main(["bench", benchmark, str(models[0]), "--methods", "fb", "zol", "--store", str(store), *SHORT])
+    rows = Store(store).results(benchmark="unseen episodes=4 steps=12")
+    heard = open_subject(models[0], PROTOCOL.but(name="unseen")).evidence.tasks
+    assert "square" in heard
+    assert {row.key.task for row in rows} == set(heard)
+    assert {row.key.method for row in rows} == {"fb", "zol"}
+    main(["report", str(store), "--out", str(tmp_path / "report"), "--format", "md"])
+    _, paper, unseen = (tmp_path / "report" / "report.md").read_text().split("## Benchmark: ")
+    assert "| point_mass_maze square |" in unseen
+    assert "square" not in paper
+    assert "reach_top" not in unseen
+
+
+def test_unseen_tasks_are_tasks_of_their_worlds_and_not_the_papers() -> None:
+    for domain, tasks in UNSEEN.items():
+        assert set(tasks) <= set(make(domain).tasks)
+        assert not set(tasks) & set(TASKS[domain])
 
 
 def test_estimates_of_latents_are_compared_with_what_they_earn(

@@ -12,9 +12,9 @@ from pydantic import Field
 
 from zol import checkpoint, zoo
 from zol.adapt.base import Evidence, identity
-from zol.bench import paper
 from zol.bench.problem import Problem
 from zol.bench.store import UNKNOWN_SEED
+from zol.bench.unseen import tasks_of
 from zol.config import Config
 from zol.errors import CheckpointError
 from zol.models.base import Model
@@ -52,12 +52,13 @@ class Protocol(Config):
 
     def tasks(self, domain: str) -> tuple[str, ...]:
         """The benchmark's tasks of a domain; an error names the domains it has."""
-        if domain not in paper.TASKS:
+        known = tasks_of(self.name)
+        if domain not in known:
             raise CheckpointError(
                 f"this model was trained on {domain}, which is no domain of {self.name}: "
-                f"it has {', '.join(paper.TASKS)}"
+                f"it has {', '.join(known)}"
             )
-        return paper.TASKS[domain]
+        return known[domain]
 
     def test_generator(self) -> torch.Generator:
         """For start states of test episodes."""

@@ -13,6 +13,7 @@ import numpy as np
 from zol.bench import paper
 from zol.bench.methods import METHODS
 from zol.bench.store import Result, Store
+from zol.bench.unseen import tasks_of
 from zol.errors import DataError
 from zol.report import Array, Scores
 
@@ -87,7 +88,7 @@ def baseline_shape(rows: Sequence[Result], domain: str, notes: list[str]) -> tup
     own = [r for r in rows if r.key.domain == domain and r.key.method == BASELINE]
     seeds = {r.key.model: r.key.pretraining_seed for r in own}
     models = sorted(seeds, key=lambda model: (seeds[model], model))
-    known = list(paper.TASKS.get(domain, ()))
+    known = list(tasks_of(rows[0].key.benchmark).get(domain, ()))
     every = sorted({r.key.task for r in own}, key=lambda t: (known.index(t) if t in known else 99, t))
     tasks = [t for t in every if {r.key.model for r in own if r.key.task == t} == set(models)]
     dropped = [t for t in known if t not in tasks]

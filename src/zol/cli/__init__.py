@@ -31,6 +31,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "zoo list": ("zol.cli.zoo:list_", "the pretrained models that come with zol"),
     "zoo pack": ("zol.cli.zoo:pack", "a checkpoint with what test time needs, and no more"),
     "bench exorl": ("zol.cli.bench_exorl:exorl", "16 control tasks: every method on every model, honestly"),
+    "bench unseen": ("zol.cli.bench_unseen:unseen", "the same on nine tasks that nothing was chosen on"),
     "bench rehearsal": (
         "zol.cli.bench_rehearsal:rehearsal",
         "the imagined search with one setting changed at a time",
