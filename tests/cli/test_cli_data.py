@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from zol.cli import main
-from zol.data import Dataset
+from zol.data import Dataset, DatasetWriter
 
 
 @pytest.fixture
@@ -36,7 +36,30 @@ def test_show_explains_the_columns(walker: Path, capsys: pytest.CaptureFixture[s
     assert "10 transitions in 10 episodes" in said
     assert "torso_height" in said
     assert "cells occupied" in said
+    assert "states that earn" in said
     assert Dataset.open(walker).fingerprint() in said
+
+
+def test_show_says_what_the_tasks_pay(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch):
+    """Three of four balls rest in the corner; the other three corners pay next to nothing, all alike."""
+    pytest.importorskip("mujoco")
+    monkeypatch.setenv("COLUMNS", "120")
+    obs = np.array([[-0.15, 0.15, 0, 0]] * 3 + [[-0.15, -0.29, 0, 0]])
+    data = Dataset.from_arrays(obs, np.zeros((4, 2)), obs, provenance={"world": "point_mass_maze"})
+    data.save(tmp_path / "maze")
+    main(["data", "show", str(tmp_path / "maze")])
+    rows = [line.split("│") for line in capsys.readouterr().out.splitlines()]
+    paid = {row[1].strip(): [cell.strip() for cell in row[2:7]] for row in rows if len(row) == 8}
+    assert paid["reach_top_left_exorl"] == ["0.75", "1", "1", "1", "75 %"]
+    assert paid["square"] == ["0", "0", "0", "0", "all alike"]
+
+
+def test_a_set_without_a_whole_episode_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    rng = np.random.default_rng(0)
+    with DatasetWriter(tmp_path / "set") as writer:
+        writer.append_episode(rng.uniform(size=(3, 2)), np.zeros((2, 1)))
+    (tmp_path / "set" / "episodes.bin").write_bytes(b"")  # as a kill before the first commit leaves it
+    assert "no whole episode yet" in refused(capsys, "data", "show", str(tmp_path / "set"))
 
 
 def test_check_finds_a_flipped_bit(walker: Path, capsys: pytest.CaptureFixture[str]):

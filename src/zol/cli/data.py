@@ -13,7 +13,10 @@ from zol.data import Dataset, coverage, disk, exorl
 from zol.data.download import download
 from zol.errors import DataError
 from zol.progress import progress_bar
+from zol.tasks import States
 from zol.worlds import World, make
+
+EARNS = 0.01  # a state earns if it is paid this share of the largest reward
 
 
 def import_(
@@ -68,13 +71,15 @@ def import_(
 
 
 def show(path: Positional[Path], /, world: str | None = None) -> None:
-    """Print what a set holds: sizes, provenance, coverage, and what every observation column means.
+    """Print what a set holds: sizes, provenance, coverage, what its states earn, what every column means.
 
     Args:
         path: Folder of the set.
         world: Name of the world, if the set does not know it.
     """
     data, console = Dataset.open(path), Console()
+    if len(data) == 0:
+        raise DataError(f"{path} holds no whole episode yet: let its writer go on, or make it anew")
     known = _world_of(data, world)
     console.print(
         f"{path}: {len(data):,} transitions in {data.episodes:,} episodes", highlight=False, soft_wrap=True
@@ -90,13 +95,14 @@ def show(path: Positional[Path], /, world: str | None = None) -> None:
         if name not in ("coverage", "config"):
             console.print(f"{name}: {value}", highlight=False, soft_wrap=True)
     console.print(_columns(data))
-    sample = data.sample(min(len(data), coverage.STATES), torch.Generator().manual_seed(0), physics=False)
+    sample = data.sample(min(len(data), coverage.STATES), torch.Generator().manual_seed(0))
     stored = data.provenance.get("coverage", {}).get("scale")
     scale = coverage.scale_of(sample.next_obs) if stored is None else torch.tensor(stored)
     cells = coverage.occupied_cells(sample.next_obs, scale)
     console.print(f"coverage: {cells:,} cells occupied by {len(sample):,} states")
     if known is not None:
         console.print(_spreads(known, sample.next_obs))
+        console.print(_earnings(known, sample.arrived(known.layout)))
         console.print(field_table(known.layout))
 
 
@@ -184,4 +190,16 @@ def _spreads(world: World, obs: torch.Tensor) -> Table:
     table = Table("field", "1–99 % range")
     for name, spread in coverage.spreads(obs, world.layout).items():
         table.add_row(name, f"{spread:.3g}")
+    return table
+
+
+def _earnings(world: World, states: States) -> Table:
+    """What the world's tasks pay here; one that pays the same everywhere nothing offline can serve."""
+    table = Table("task", "mean reward", "median", "99 %", "largest", "states that earn")
+    levels = torch.tensor([0.5, 0.99, 1.0], dtype=torch.float64)
+    for name, rewards in coverage.earnings(states, world.tasks.values()).items():
+        median, high, most = torch.quantile(rewards.double(), levels).tolist()
+        earning = float((rewards > EARNS * rewards.abs().max()).double().mean())
+        alike = "all alike" if rewards.max() == rewards.min() else f"{100 * earning:.2g} %"
+        table.add_row(name, f"{rewards.mean():.3g}", f"{median:.3g}", f"{high:.3g}", f"{most:.3g}", alike)
     return table
