@@ -91,13 +91,14 @@ def fb(words: Sequence[str]) -> Callable[..., None]:
     return train_fb
 
 
-def dynamics(data: Path, out: Path, config: WorldConfig = WorldConfig()) -> None:  # noqa: B008
+def dynamics(data: Path, out: Path, config: WorldConfig = WorldConfig(), threads: int = 0) -> None:  # noqa: B008
     """Train a learned world and put it into a checkpoint, for zol adapt --method rehearse.
 
     Args:
         data: folder of the dataset that the checkpoint's model was trained on
         out: folder of the checkpoint; the training run is in its subfolder dynamics
         config: the loop and the networks
+        threads: of torch on the CPU; 0 chooses
     """
     dataset, size = Dataset.open(data), checkpoint.load(out).model
     if (dataset.obs_dim, dataset.action_dim) != (size.obs_dim, size.action_dim):
@@ -105,7 +106,7 @@ def dynamics(data: Path, out: Path, config: WorldConfig = WorldConfig()) -> None
             f"the data have {dataset.obs_dim} observation and {dataset.action_dim} action columns, the model "
             f"in {out} has {size.obs_dim} and {size.action_dim}: was it trained on other data?"
         )
-    torch.set_num_threads(choose_threads(config.batch_size * config.width**2, 0))
+    torch.set_num_threads(choose_threads(config.batch_size * config.width**2, threads))
     learn(dataset, out, config)
 
 

@@ -128,8 +128,8 @@ _at_bottom_left = _reach("bottom_left", WIDE_MARGIN)
 def _long_way(s: States) -> Tensor:
     """Where the corner is out of sight, wages for walking clockwise and twenty times the fine for going back.
 
-    td_jepa has this reward twice, and the one for labelling data pays the bottom corridor the other way
-    round. This is the one that scores episodes.
+    td_jepa has this reward twice, and the one for labelling data swaps wage and fine in the bottom corridor.
+    This is the one that scores episodes.
     """
     there = _at_bottom_left(s)
     along = _clockwise(s).clamp(-0.1, 0.1)
