@@ -77,6 +77,13 @@ def without(arrays, *names):
         (STATES | {"qpos": np.zeros((9, 1))}, "'qpos' of .* has shape"),
         (TRANSITIONS | {"actions": np.full((3, 1), np.nan)}, "action has NaN"),
         (TRANSITIONS | {"obs": np.zeros((3, 1))}, "also means 'obs'"),
+        (STATES | {"terminals": np.array([1, 0, 1, 0, 1])}, "episode 0 is a single state"),
+        (STATES | {"actions": np.zeros(5)}, "action has shape"),
+        (STATES | {"actions": np.full((5, 1), 2.0)}, "action reaches 2 in column 0"),
+        (STATES | {"notes": np.array(list("abcde"))}, "only numbers and booleans"),
+        (STATES | {"starts": np.zeros((2, 3))}, "resets have 3 columns, obs has 1"),
+        ({name: values[:0] for name, values in STATES.items()}, "is empty"),
+        (STATES | {"observations": np.float64(3)}, "is empty"),
         (TRANSITIONS | {"notes": np.array(["a", "b", "c"])}, "only numbers and booleans"),
     ],
 )

@@ -55,7 +55,7 @@ def import_(
         elif source.endswith((".npz", ".h5", ".hdf5")):
             from zol.data.arrays import import_arrays
 
-            import_arrays(source, out, world=world)
+            import_arrays(source, out, world=world, progress=progress)
         else:
             path, domain = Path(source), None
             if source.startswith("exorl/") and not path.exists():
@@ -161,7 +161,8 @@ def subset(path: Positional[Path], /, out: Path, episodes: int, seed: int | None
     chosen = np.arange(episodes)
     if seed is not None:
         chosen = np.sort(np.random.default_rng(seed).choice(data.episodes, episodes, replace=False))
-    part = data.save(out, which=chosen)
+    with progress_bar() as progress:
+        part = data.save(out, which=chosen, progress=progress)
     print(f"{out}: {len(part):,} transitions in {part.episodes:,} episodes, fingerprint {part.fingerprint()}")
 
 

@@ -16,10 +16,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from rich.progress import Progress
 
 from zol import provenance
 from zol.data.dataset import Dataset
-from zol.data.writer import building, episode_rows
+from zol.data.disk import column_name
+from zol.data.episodes import actions, matrix
 from zol.errors import DataError, MissingExtra
 
 ALIASES = {
@@ -34,7 +36,9 @@ ALIASES = {
 HDF5 = (".h5", ".hdf5")
 
 
-def import_arrays(source: str | Path, out: str | Path, *, world: str | None = None) -> Dataset:
+def import_arrays(
+    source: str | Path, out: str | Path, *, world: str | None = None, progress: Progress | None = None
+) -> Dataset:
     """Convert an npz or HDF5 file of arrays into a dataset at ``out``; further arrays become extras."""
     source = Path(source)
     if not source.is_file():
@@ -42,15 +46,29 @@ def import_arrays(source: str | Path, out: str | Path, *, world: str | None = No
     arrays = rename(_read_hdf5(source) if source.suffix in HDF5 else _read_npz(source), str(source))
     facts = provenance.of_data("arrays", world=world, file=source.name)
     if "next_obs" in arrays:
-        return Dataset.from_arrays(**arrays, provenance=facts).save(out)
+        data = Dataset.from_arrays(**arrays, provenance=facts)
+    else:
+        data = _from_states(arrays, str(source), facts)
+    return data.save(out, progress=progress)
+
+
+def _from_states(arrays: dict[str, NDArray[Any]], where: str, facts: Mapping[str, Any]) -> Dataset:
+    """The layout with one row per state, which is also ours."""
     resets = arrays.pop("resets", None)
-    ends = _state_ends(arrays, str(source))
-    with building(Path(out), facts, resets) as writer:
-        for last, first in zip(ends, [0, *(ends[:-1] + 1)], strict=True):
-            part = {name: values[first : last + 1] for name, values in arrays.items()}
-            obs, action = part.pop("obs"), part.pop("action")
-            writer.append_rows([episode_rows(obs, action[:-1], terminated=False, **part)])
-    return Dataset.open(out)
+    ends = _state_ends(arrays, where)
+    lengths = np.diff(ends, prepend=-1) - 1
+    if (lengths == 0).any():
+        raise DataError(
+            f"{where}: episode {int(lengths.argmin())} is a single state; an episode of L ≥ 1 steps has L + 1"
+        )
+    taken = arrays.pop("action").copy()
+    taken[ends] = 0  # whatever stood there led nowhere
+    cut = np.zeros(len(taken), dtype=bool)
+    cut[ends - 1] = True
+    columns = {"obs": matrix("obs", arrays.pop("obs")), "action": actions(taken)}
+    columns |= {"terminated": np.zeros_like(cut), "truncated": cut}
+    columns |= {column_name(name): values for name, values in arrays.items()}
+    return Dataset(columns, lengths, facts, None if resets is None else matrix("resets", resets))
 
 
 def rename(arrays: Mapping[str, NDArray[Any]], where: str) -> dict[str, NDArray[Any]]:
@@ -72,7 +90,9 @@ def rename(arrays: Mapping[str, NDArray[Any]], where: str) -> dict[str, NDArray[
 
 def _state_ends(arrays: dict[str, NDArray[Any]], where: str) -> NDArray[np.int64]:
     """The last row of each episode, in the layout with one row per state; removes the flags."""
-    rows = len(arrays["obs"])
+    rows = arrays["obs"].shape[0] if arrays["obs"].ndim else 0
+    if rows == 0:
+        raise DataError(f"obs of {where} is empty: a dataset needs at least one transition")
     for name, values in arrays.items():
         if values.ndim == 0 or len(values) != rows:
             raise DataError(f"'{name}' of {where} has shape {values.shape}, obs has {rows} rows")

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -30,6 +30,9 @@ from zol.data import disk, episodes
 from zol.data.writer import building
 from zol.errors import DataError
 from zol.tasks import Layout, States
+
+if TYPE_CHECKING:  # ``import zol`` stays light
+    from rich.progress import Progress
 
 
 @dataclass(frozen=True)
@@ -129,12 +132,22 @@ class Dataset:
             resets = np.frombuffer(content, "<f4").reshape(header.resets[0], -1)
         return cls(mapped.arrays, lengths, header.provenance, resets, mapped, index["digest"])
 
-    def save(self, path: str | Path, which: NDArray[np.int64] | None = None) -> "Dataset":
+    def save(
+        self,
+        path: str | Path,
+        which: NDArray[np.int64] | None = None,
+        *,
+        progress: "Progress | None" = None,
+    ) -> "Dataset":
         """Store the set, or the episodes ``which``, at a new ``path``, and open it from there."""
+        chosen = np.arange(self.episodes) if which is None else which
+        bar = progress.add_task("writing", total=len(chosen), note="episodes") if progress else None
         with building(Path(path), self.provenance, self.resets) as writer:
             # Some megabytes at a time: a commit waits for the disk, and memory stays small.
-            for numbers in _chunks(np.arange(self.episodes) if which is None else which, self.lengths):
+            for numbers in _chunks(chosen, self.lengths):
                 writer.append_rows([self.episode(int(number)) for number in numbers])
+                if progress and bar is not None:
+                    progress.advance(bar, len(numbers))
         return Dataset.open(path)
 
     def __len__(self) -> int:
