@@ -248,7 +248,7 @@ def test_damaged_files_are_named(tmp_path: Path):
     random_set([5, 3]).save(path)
     column = (path / "obs.bin").read_bytes()
     (path / "obs.bin").write_bytes(column[:-4])
-    with pytest.raises(DataError, match=r"obs\.bin has 116 bytes, its index promises 120"):
+    with pytest.raises(DataError, match=r"obs\.bin has 116 bytes, its set promises 120"):
         Dataset.open(path)
     (path / "obs.bin").write_bytes(column)
     index = bytearray((path / "episodes.bin").read_bytes())

@@ -8,8 +8,6 @@ Two layouts are understood, by the usual names of the field:
   so every episode counts as cut.
 """
 
-import zipfile
-import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -22,6 +20,7 @@ from zol import provenance
 from zol.data.dataset import Dataset
 from zol.data.disk import column_name
 from zol.data.episodes import actions, matrix
+from zol.data.npz import BROKEN, read_npz
 from zol.errors import DataError, MissingExtra
 
 ALIASES = {
@@ -110,9 +109,9 @@ def _state_ends(arrays: dict[str, NDArray[Any]], where: str) -> NDArray[np.int64
 
 def _read_npz(path: Path) -> dict[str, NDArray[Any]]:
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
-            return {name: stored[name] for name in stored.files}
-    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, AttributeError) as error:
+        with path.open("rb") as file:
+            return read_npz(file)
+    except BROKEN as error:
         raise DataError(
             f"{path} is not a whole npz file of plain arrays (objects are refused: they can run code)"
         ) from error
@@ -125,6 +124,6 @@ def _read_hdf5(path: Path) -> dict[str, NDArray[Any]]:
         raise MissingExtra("h5py", "hdf5", f"reading {path.name}") from error
     try:
         with h5py.File(path, "r") as stored:
-            return {name: item[()] for name, item in stored.items() if isinstance(item, h5py.Dataset)}
-    except (OSError, KeyError, ValueError) as error:
+            return {str(name): item[()] for name, item in stored.items() if isinstance(item, h5py.Dataset)}
+    except (OSError, KeyError, ValueError, TypeError, RuntimeError) as error:
         raise DataError(f"{path} is not a whole HDF5 file: copy or download it again") from error

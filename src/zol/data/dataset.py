@@ -126,10 +126,7 @@ class Dataset:
         header, index = disk.Header.read(path), disk.read_index(path)
         lengths = index["steps"].astype(np.int64)
         mapped = disk.MappedColumns(path, header, int(lengths.sum()) + len(lengths))
-        resets = None
-        if header.resets is not None:
-            content = (path / disk.RESETS).read_bytes()
-            resets = np.frombuffer(content, "<f4").reshape(header.resets[0], -1)
+        resets = disk.read_resets(path, header)
         return cls(mapped.arrays, lengths, header.provenance, resets, mapped, index["digest"])
 
     def save(

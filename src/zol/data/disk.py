@@ -14,6 +14,7 @@ writer cuts off.
 
 import hashlib
 import json
+import math
 import mmap
 import os
 import re
@@ -44,6 +45,7 @@ RESIDENT_BUDGET = 2**30
 
 # Fixed types make equal data equal bytes, wherever they come from.
 DTYPES = {"obs": "<f4", "action": "<f4", "terminated": "|b1", "truncated": "|b1", "physics": "<f8"}
+DIMENSIONS = {"obs": 1, "action": 1, "terminated": 0, "truncated": 0}  # of one row; every set has these
 
 
 @dataclass(frozen=True)
@@ -82,18 +84,29 @@ class Header:
                     f"{path / HEADER} has format '{found['format']}' version {found['version']}; "
                     f"this zol reads '{FORMAT}' version {VERSION}: use a zol that wrote it, or import again"
                 )
-            schema = {
-                column_name(name): (np.dtype(spec["dtype"]), tuple(spec["shape"]))
-                for name, spec in found["columns"].items()
-            }
+            schema = {column_name(name): _row_type(spec) for name, spec in found["columns"].items()}
+            wrong = [name for name, dtype in DTYPES.items() if name in schema and schema[name][0] != dtype]
+            wrong += [name for name, dims in DIMENSIONS.items() if len(schema[name][1]) != dims]
+            if wrong:
+                raise ValueError(f"type or shape of '{wrong[0]}'")
             resets = found["resets"]
             return Header(
                 schema,
-                found["provenance"],
+                dict(found["provenance"]),
                 None if resets is None else (int(resets["rows"]), str(resets["digest"])),
             )
-        except (KeyError, TypeError, json.JSONDecodeError) as error:
+        except DataError:
+            raise
+        except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
             raise DataError(f"{path / HEADER} is damaged ({error!r}); restore it from a copy") from error
+
+
+def _row_type(spec: Mapping[str, Any]) -> tuple[np.dtype[Any], tuple[int, ...]]:
+    """Type and shape of one row of a column: numbers only, never objects."""
+    dtype, shape = np.dtype(spec["dtype"]), tuple(int(size) for size in spec["shape"])
+    if dtype.kind not in "biuf" or any(size < 0 for size in shape):
+        raise ValueError(f"dtype {dtype}, shape {shape}")
+    return dtype, shape
 
 
 def column_name(name: str) -> str:
@@ -147,6 +160,24 @@ def read_index(path: Path) -> NDArray[Any]:
     return np.frombuffer(content, RECORD, count=count)
 
 
+def read_resets(path: Path, header: Header) -> NDArray[np.float32] | None:
+    """The start states of the set at ``path``, ``[S, D]``, if it has any."""
+    if header.resets is None:
+        return None
+    rows, columns = header.resets[0], math.prod(header.schema["obs"][1])
+    file = path / RESETS
+    content = file.read_bytes() if file.is_file() else b""
+    if len(content) != 4 * rows * columns:
+        raise _incomplete(file, len(content), 4 * rows * columns)
+    return np.frombuffer(content, "<f4").reshape(rows, columns)
+
+
+def _incomplete(file: Path, have: int, need: int) -> DataError:
+    return DataError(
+        f"{file} has {have} bytes, its set promises {need}: the copy is incomplete, copy it again"
+    )
+
+
 class MappedColumns:
     """The columns of a set on disk as read-only arrays, holding little memory."""
 
@@ -164,12 +195,10 @@ class MappedColumns:
                 weakref.finalize(self, os.close, self._descriptors[name])
 
     def _map(self, file: Path, dtype: np.dtype[Any], shape: tuple[int, ...], rows: int) -> NDArray[Any]:
-        need = rows * dtype.itemsize * int(np.prod(shape, dtype=np.int64))
+        need = rows * dtype.itemsize * math.prod(shape)
         have = file.stat().st_size if file.exists() else 0
         if have < need:
-            raise DataError(
-                f"{file} has {have} bytes, its index promises {need}: the copy is incomplete, copy it again"
-            )
+            raise _incomplete(file, have, need)
         if need == 0:
             return np.empty((rows, *shape), dtype)
         with file.open("rb") as opened:

@@ -10,19 +10,18 @@ the one that *led to* observation t. Here it moves up one row, to the state in w
 
 import re
 import zipfile
-import zlib
 from collections.abc import Iterator, Mapping
 from io import BytesIO
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Protocol
 
-import numpy as np
 from numpy.typing import NDArray
 from rich.progress import Progress
 
 from zol import provenance
 from zol.data.dataset import Dataset
+from zol.data.npz import BROKEN, read_npz
 from zol.data.writer import building, episode_rows
 from zol.errors import DataError, unknown_name
 
@@ -30,7 +29,6 @@ URL = "https://dl.fbaipublicfiles.com/exorl/{domain}/{algorithm}.zip"
 DOMAINS = ("cartpole", "cheetah", "jaco", "point_mass_maze", "quadruped", "walker")
 ALGORITHMS = ("aps", "diayn", "disagreement", "icm", "icm_apt", "proto", "random", "rnd", "smm")
 NAME = re.compile(r"episode_(\d+)_(\d+)\.npz")
-BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, KeyError, NotImplementedError)
 
 
 class _Files(Protocol):
@@ -137,8 +135,7 @@ def _sorted_episodes(names: list[str]) -> list[tuple[str, int]]:
 def _read_episode(source: Path, files: _Files, name: str, length: int) -> dict[str, NDArray[Any]]:
     where = f"{name} in {source}"
     try:
-        with np.load(BytesIO(files.read(name)), allow_pickle=False) as stored:
-            arrays = {key: stored[key] for key in stored.files}
+        arrays = read_npz(BytesIO(files.read(name)))
     except BROKEN as error:
         raise DataError(f"{where} is damaged or cut short: copy or download it again") from error
     return convert(arrays, where, length)

@@ -4,6 +4,7 @@ with DatasetWriter("runs/walker", provenance={"world": "walker"}) as writer:
     writer.append_episode(obs, action)          # obs [L + 1, D], action [L, A]
 """
 
+import math
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
@@ -171,7 +172,7 @@ class DatasetWriter:
             return
         sizes = {disk.INDEX: self.episodes * disk.RECORD.itemsize}
         for name, (dtype, shape) in self._header.schema.items():
-            sizes[name] = self._rows * dtype.itemsize * int(np.prod(shape, dtype=np.int64))
+            sizes[name] = self._rows * dtype.itemsize * math.prod(shape)
         for name in (disk.INDEX, *self._header.schema):
             if name in self._files:
                 os.truncate(self._file(name), sizes[name])
