@@ -38,15 +38,15 @@ def improvement_panels(grid: Grid, path: Path) -> Path:
         )
         for axis, (domain, scores) in zip(axes[0], grid.domains.items(), strict=True):
             axis.axvline(0.0, color=GREY, linewidth=0.8)
-            for k, method in enumerate(name for name in methods if name in scores.values):
+            for k, method in enumerate(methods):
+                if method not in scores.values:
+                    continue
                 (pair,) = grid.pairs(method, [domain])
                 for t in range(len(scores.tasks)):
                     one = pair[:, :, t : t + 1]
                     delta = bootstrap_all([one], {"Δ": difference}, resamples=500)["Δ"]
                     # Tasks side by side within a method's row.
-                    _mark(
-                        axis, delta, -t - k / (len(methods) + 1.5), f"C{k % 10}", method if t == 0 else None
-                    )
+                    _mark(axis, delta, -t - k / (len(methods) + 1.5), k, method if t == 0 else None)
             middle = len(methods) / (len(methods) + 1.5) / 2
             axis.set_yticks([-t - middle for t in range(len(scores.tasks))], scores.tasks)
             axis.set_title(f"{domain} ({scores.runs} seed{'s' * (scores.runs > 1)})", color=INK)
@@ -59,9 +59,11 @@ def improvement_panels(grid: Grid, path: Path) -> Path:
         return _save(plt, figure, path)
 
 
-def _mark(axis: Any, interval: Interval, height: float, colour: str, label: str | None) -> None:
-    axis.plot([interval.low, interval.high], [height, height], color=colour, linewidth=1.5)
-    axis.plot(interval.value, height, "o", color=colour, markersize=3.5, label=label)
+def _mark(axis: Any, interval: Interval, height: float, k: int, label: str | None) -> None:
+    """Method k has a colour of its own; there are ten, and the next ten are diamonds."""
+    axis.plot([interval.low, interval.high], [height, height], color=f"C{k % 10}", linewidth=1.5)
+    shape = "oDsv"[k // 10 % 4]
+    axis.plot(interval.value, height, shape, color=f"C{k % 10}", markersize=3.5, label=label)
 
 
 def ablation_curves(curves: Mapping[str, Sequence["Curve"]], path: Path) -> Path:
