@@ -122,7 +122,8 @@ def buffer(path, n=20, drop=()):
     with h5py.File(path, "w") as file:
         for name, size in sizes.items():
             if name not in drop:
-                file[name] = rng.standard_normal((n, size)).astype(np.float32)
+                values = rng.standard_normal((n, size))
+                file[name] = (np.tanh(values) if name == "action" else values).astype(np.float32)
     return path
 
 

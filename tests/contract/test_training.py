@@ -226,7 +226,7 @@ def test_the_run_says_where_it_comes_from(data: Dataset, tmp_path: Path) -> None
 def test_data_on_the_device_give_the_same_batches(data: Dataset) -> None:
     uneven = Dataset.from_arrays(
         obs=np.arange(20.0).reshape(10, 2),
-        action=np.arange(10.0).reshape(10, 1),
+        action=np.arange(10.0).reshape(10, 1) / 10,
         next_obs=np.arange(20.0).reshape(10, 2) + 1,
         terminated=[0, 0, 1, 0, 0, 0, 0, 0, 0, 1],
     )

@@ -18,7 +18,7 @@ def episodes() -> Dataset:
         for step in range(length):
             parts["obs"].append([row])
             parts["next_obs"].append([row + 1])
-            parts["action"].append([0.1 * step])
+            parts["action"].append([0.05 * step])
             parts["end"].append(step == length - 1 and number in (1, 3))
             row += 1
         row += 1
