@@ -9,9 +9,8 @@ from numpy.typing import ArrayLike, NDArray
 from zol.data.disk import canonical, column_name
 from zol.errors import DataError
 
-ROUNDING = (
-    1e-4  # how far actions may lie outside [−1, 1]: scaling in single precision does not end exactly at 1
-)
+# How far actions may lie outside [−1, 1]: scaling in single precision does not end exactly at 1.
+ROUNDING = 1e-4
 
 
 def matrix(name: str, values: ArrayLike) -> NDArray[np.float32]:
