@@ -18,8 +18,9 @@ from torch import Tensor
 
 from benchmarks.timing import Case, compare
 from zol import checkpoint
-from zol.adapt import Evidence, ZOLConfig, zol
+from zol.adapt import ZOLConfig, zol
 from zol.bench.paper import GRID
+from zol.evidence import Evidence
 from zol.models.fb import FB, FBConfig
 from zol.prompt import backward_features
 from zol.worlds import find_task, make

@@ -10,7 +10,7 @@ import tyro
 from dm_control import suite
 
 from benchmarks.timing import Case, compare
-from zol.tasks import States
+from zol.fields import States
 from zol.worlds import make
 
 TASKS = (("walker", "run"), ("cheetah", "run"), ("quadruped", "walk"))

@@ -20,8 +20,7 @@ from dm_control.rl.control import flatten_observation
 
 from benchmarks.physics import bare_physics, with_clock
 from benchmarks.timing import Case, compare
-from zol.adapt.base import identity
-from zol.models.base import Latent
+from zol.models.base import Latent, identity
 from zol.models.fb import FB, FBConfig
 from zol.rollout import evaluate
 from zol.worlds import make

@@ -4,7 +4,7 @@
 
 Updates: ours against ``benchmarks.reference_update``, after one step of both has given the same weights.
 Each side has a process of its own and takes a few updates in a row, as in training: in one process they would
-share a memory allocator, which training sets up (zol.memory) and public code leaves as it is.
+share a memory allocator, which training sets up (zol.common.memory) and public code leaves as it is.
 Losses: the Gram form against two N×N forms. ``published`` selects off-diagonal entries by a Boolean mask, as
 FB was first published; ``lean`` is our own N×N path (``dense_loss``), which squares everything and takes the
 diagonal off; it serves pessimistic targets. Last, where the time of an update goes.
@@ -24,8 +24,8 @@ from torch.profiler import ProfilerActivity, profile
 
 from benchmarks.reference_update import Reference
 from benchmarks.timing import Case, compare
+from zol.common.memory import keep_freed_memory
 from zol.data import Batch
-from zol.memory import keep_freed_memory
 from zol.models.fb import FB, FBConfig
 from zol.models.fb_learner import FBLearner
 from zol.models.losses import Loss, dense_loss, gram_loss, orthonormality_loss

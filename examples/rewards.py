@@ -5,7 +5,8 @@ zol adapt walker --reward examples/rewards.py:crouch --episodes 10 --video films
 
 from torch import Tensor
 
-from zol.tasks import States, Task, tolerance
+from zol.fields import States
+from zol.tasks import Task, tolerance
 from zol.worlds import make
 
 

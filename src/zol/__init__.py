@@ -9,16 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from zol import adapt, measure, prompt, testing, worlds
-    from zol.adapt import Adapted, Evidence, ZOLConfig
+    from zol.adapt import Adapted, ZOLConfig
     from zol.checkpoint import Checkpoint, load, save
     from zol.data import Dataset
+    from zol.evidence import Evidence
+    from zol.fields import States
     from zol.models.base import Latent, Measure, Model
     from zol.models.fb import FB, FBConfig
     from zol.models.fb_learner import FBLearner
     from zol.models.wrap import wrap
     from zol.report import Scores
     from zol.rollout import evaluate
-    from zol.tasks import States, Task
+    from zol.tasks import Task
     from zol.train import TrainConfig, pretrain
 
 __version__ = metadata.version("zol")
@@ -27,7 +29,7 @@ __version__ = metadata.version("zol")
 _HOMES = {
     "Dataset": "zol.data",
     "Task": "zol.tasks",
-    "States": "zol.tasks",
+    "States": "zol.fields",
     "FB": "zol.models.fb",
     "FBConfig": "zol.models.fb",
     "FBLearner": "zol.models.fb_learner",
@@ -36,7 +38,7 @@ _HOMES = {
     "Latent": "zol.models.base",
     "TrainConfig": "zol.train",
     "pretrain": "zol.train",
-    "Evidence": "zol.adapt",
+    "Evidence": "zol.evidence",
     "Adapted": "zol.adapt",
     "ZOLConfig": "zol.adapt",
     "evaluate": "zol.rollout",

@@ -25,11 +25,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from zol.errors import DataError, MissingExtra, ZolError
-from zol.files import write_bytes
+from zol.common.errors import DataError, MissingExtra, ZolError
+from zol.common.files import write_bytes
+from zol.common.provenance import versions
+from zol.fields import Layout
 from zol.models.base import Latent, Model, model_hash
-from zol.provenance import versions
-from zol.tasks import Layout
 
 TOLERANCE = 1e-5
 INPUTS = 10_000

@@ -8,10 +8,9 @@ import torch
 from rich.progress import Progress
 from torch import Tensor
 
-from zol.adapt.base import identity
-from zol.errors import WorldError
-from zol.models.base import Latent, Model
-from zol.threads import one_torch_thread
+from zol.common.errors import WorldError
+from zol.common.threads import one_torch_thread
+from zol.models.base import Latent, Model, identity
 from zol.worlds.base import World
 from zol.worlds.dmc.render import Renderer, video_writer, write_video
 from zol.worlds.dmc.world import ControlWorld

@@ -22,7 +22,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from zol.errors import DataError
+from zol.common.errors import DataError
 from zol.models.base import Model
 
 RewardPrompt = Literal["correlation", "ridge", "least_squares", "weighted"]

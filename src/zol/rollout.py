@@ -11,12 +11,12 @@ import torch
 from rich.progress import Progress
 from torch import Tensor
 
-from zol.adapt.base import identity
-from zol.errors import DataError
-from zol.models.base import Latent, Model
-from zol.tasks import States, Task
+from zol.common.errors import DataError
+from zol.common.threads import one_torch_thread
+from zol.fields import States
+from zol.models.base import Latent, Model, identity
+from zol.tasks import Task
 from zol.tasks.grouped import grouped_rewards, stacked
-from zol.threads import one_torch_thread
 from zol.worlds.base import World, find_task
 
 # Steps whose rewards are computed together.

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from zol import prompt
-from zol.errors import DataError
+from zol.common.errors import DataError
 from zol.models.base import Model
 
 

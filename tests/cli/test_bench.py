@@ -10,16 +10,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from zol.adapt.methods import METHODS, REHEARSALS, find_method, prompt_method, solve
+from zol.adapt.problem import Method
 from zol.bench.jobs import plan, unfinished
-from zol.bench.methods import METHODS, REHEARSALS, find_method, prompt_method, solve
 from zol.bench.paper import BEST, TASKS, best_on_test_returns, sweep_configs
-from zol.bench.problem import Method
 from zol.bench.protocols import Protocol, open_subject
 from zol.bench.results import gather
 from zol.bench.store import Store
 from zol.bench.unseen import TASKS as UNSEEN
 from zol.cli import main
-from zol.errors import ZolError
+from zol.common.errors import ZolError
 from zol.worlds import make
 
 SHORT = ("--episodes", "4", "--steps", "12", "--workers", "1")
@@ -203,7 +203,7 @@ def test_rehearsal_is_tested_with_one_setting_changed_at_a_time(
     """A variant has a name and a key of its own, and the report shows it beside plain FB."""
     assert all(find_method(name).settings != METHODS["rehearse"].settings for name in REHEARSALS)
     some = ("rehearse members=1", "rehearse horizon=5 bootstrap=true")
-    monkeypatch.setattr("zol.bench.methods.REHEARSALS", some)
+    monkeypatch.setattr("zol.adapt.methods.REHEARSALS", some)
     folder = shutil.copytree(models[0], tmp_path / "model")
     data = str(models[0].parent / "data")
     main(["train", "dynamics", "--data", data, "--out", str(folder), "--steps", "5", "--width", "16"])

@@ -10,15 +10,14 @@ import numpy as np
 import pytest
 import torch
 
-from zol import presets
 from zol.cli import main
 from zol.cli.train import Settings, fb
+from zol.collect.donut import collect
+from zol.common.device import choose_threads
 from zol.data import Dataset
-from zol.device import choose_threads
 from zol.models.fb import FBConfig
-from zol.run import read_metrics
-from zol.train import TrainConfig
-from zol.worlds.donut import collect
+from zol.train import TrainConfig, presets
+from zol.train.run_folder import read_metrics
 
 SMALL = (
     "--steps 20 --batch-size 32 --hidden 16 --backward-hidden 16 --z-dim 6 --log-every 10 --eval-every 10 "

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from zol.bench.store import Key, Result
-from zol.errors import ZolError
+from zol.common.errors import ZolError
 
 
 def cell(number: int, task: str = "walk") -> Key:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from zol.bench.store import Key, Result, Store, canonical
-from zol.errors import DataError
+from zol.common.errors import DataError
 
 KEY = Key("exorl", "walker", "run", "zol", canonical({"steps": 200}), "abc", 3, 7)
 

@@ -12,10 +12,10 @@ import pytest
 import torch
 from test_foreign_fuzz import mutate_json
 
+from zol.common.errors import ZolError
 from zol.data import Dataset, DatasetWriter
-from zol.data.arrays import import_arrays
-from zol.data.exorl import import_exorl
-from zol.errors import ZolError
+from zol.data.sources.arrays import import_arrays
+from zol.data.sources.exorl import import_exorl
 
 RNG = np.random.default_rng(0)
 ARRAYS = {

@@ -9,8 +9,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from zol.common.errors import DataError
 from zol.data import Dataset, DatasetWriter, disk
-from zol.errors import DataError
 from zol.testing import check_dataset
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from killing import run
 
+from zol.common.errors import DataError
 from zol.data import Dataset, DatasetWriter
-from zol.errors import DataError
 
 
 def write(say, path: Path, episodes: int) -> None:

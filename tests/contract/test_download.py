@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from zol.data.download import download
-from zol.errors import DataError
+from zol.common.errors import DataError
+from zol.data.sources.download import download
 
 CONTENT = np.random.default_rng(0).bytes(300_000)
 SHA = hashlib.sha256(CONTENT).hexdigest()

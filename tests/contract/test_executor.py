@@ -13,7 +13,7 @@ from bench_jobs import Sleeper
 from zol.bench.executor import ATTEMPTS, run_jobs
 from zol.bench.run import run_grid
 from zol.bench.store import Store
-from zol.errors import ZolError
+from zol.common.errors import ZolError
 
 
 def runs_of(marks: Path) -> Counter[int]:

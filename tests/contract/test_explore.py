@@ -8,11 +8,11 @@ import pytest
 import torch
 from killing import run
 
+from zol.collect.explore import STATE, ExploreConfig, explore
+from zol.collect.rnd import RNDConfig
+from zol.common.errors import DataError
 from zol.data import Dataset
 from zol.data.coverage import occupied_cells, scale_of
-from zol.data.explore import STATE, ExploreConfig, explore
-from zol.data.rnd import RNDConfig
-from zol.errors import DataError
 from zol.testing import check_dataset
 from zol.worlds.donut import Donut
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from zol.errors import CheckpointError, DataError, ZolError
+from zol.common.errors import CheckpointError, DataError, ZolError
 from zol.models.base import Latent, model_hash
 from zol.models.fb import FB, FBConfig
 from zol.models.foreign import load_foreign

@@ -7,10 +7,9 @@ import pytest
 import torch
 
 from zol import film as films
-from zol.adapt.base import identity
-from zol.errors import MissingExtra, WorldError
+from zol.common.errors import MissingExtra, WorldError
 from zol.film import film
-from zol.models.base import Latent
+from zol.models.base import Latent, identity
 from zol.models.fb import FB, FBConfig
 from zol.rollout import evaluate
 from zol.worlds import make

@@ -9,7 +9,7 @@ import time
 import foreign_files as files
 import pytest
 
-from zol.errors import ZolError
+from zol.common.errors import ZolError
 from zol.models.foreign import load_foreign
 
 MUTATIONS = {"metamotivo": 600, "td_jepa_fb": 600, "td_jepa_hilp": 600, "bfm_zero": 300}

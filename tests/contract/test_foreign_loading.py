@@ -11,11 +11,11 @@ from foreign_files import FIELDS, KWARGS, SIGHT, A, D, O, Slow
 
 import zol.checkpoint
 from zol import measure, prompt
-from zol.errors import CheckpointError, DataError
+from zol.common.errors import CheckpointError, DataError
 from zol.models.base import Model, model_hash
-from zol.models.composite import Composite
 from zol.models.foreign import flatten, is_foreign, load_foreign
 from zol.models.foreign.reading import JSON_LIMIT
+from zol.models.network import Composite
 
 N = 5
 

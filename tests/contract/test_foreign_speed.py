@@ -7,7 +7,8 @@ import foreign_files as files
 import pytest
 import torch
 
-from zol.adapt import Evidence, ZOLConfig, zol
+from zol.adapt import ZOLConfig, zol
+from zol.evidence import Evidence
 from zol.models.foreign import load_foreign
 
 O, A, D, H = 358, 69, 256, 1024

@@ -5,15 +5,16 @@ import numpy as np
 import pytest
 import torch
 
-from zol.adapt.base import Evidence
 from zol.adapt.zol import ZOLConfig, zol
 from zol.bench.humenv import goal_benchmark, play, reward_benchmark
 from zol.data import Dataset
+from zol.evidence import Evidence
+from zol.fields import Field, Layout, States
 from zol.models.base import model_hash
 from zol.models.foreign import load_foreign
 from zol.models.wrap import wrap
 from zol.schedule import switch
-from zol.tasks import Field, Layout, States, Task
+from zol.tasks import Task
 from zol.testing import check_model
 
 MAKERS = {

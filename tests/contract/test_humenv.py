@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from zol.data.humenv import read_buffer, read_motions
-from zol.errors import DataError, WorldError
+from zol.common.errors import DataError, WorldError
+from zol.data.sources.humenv import read_buffer, read_motions
 from zol.tasks import humenv
 from zol.tasks.humenv_metrics import earth_movers_distance, goal_scores, proximity, tracking_scores
 from zol.worlds import humenv as world

@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from zol.data.arrays import import_arrays
-from zol.errors import DataError
+from zol.common.errors import DataError
+from zol.data.sources.arrays import import_arrays
 from zol.testing import check_dataset
 
 h5py = pytest.importorskip("h5py")

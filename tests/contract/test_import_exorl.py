@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from zol.common.errors import DataError
 from zol.data import Dataset
-from zol.data.exorl import find_local, import_exorl, parse
-from zol.errors import DataError
+from zol.data.sources.exorl import find_local, import_exorl, parse
 from zol.testing import check_dataset
 
 

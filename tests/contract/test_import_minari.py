@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from zol.data.minari import export_minari, import_minari
-from zol.errors import DataError
+from zol.common.errors import DataError
+from zol.data.sources.minari import export_minari, import_minari
 from zol.testing import check_dataset
 
 minari = pytest.importorskip("minari")

@@ -11,7 +11,7 @@ COUNT_FAULTS = """
 import resource
 import torch
 from zol.data import Batch
-from zol.memory import keep_freed_memory
+from zol.common.memory import keep_freed_memory
 from zol.models.fb import FB, FBConfig
 from zol.models.fb_learner import FBLearner
 

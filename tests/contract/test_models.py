@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from zol import checkpoint, files
-from zol.adapt.base import identity
-from zol.errors import CheckpointError
-from zol.models.base import Latent
-from zol.models.exact import ExactFB
+from zol import checkpoint
+from zol.common import files
+from zol.common.errors import CheckpointError
+from zol.models.base import Latent, identity
 from zol.models.fb import FB, FBConfig
 from zol.models.layers import Normaliser
 from zol.testing import check_model
+from zol.testing.exact import ExactFB
 from zol.worlds.tabular import chain
 
 SMALL = FBConfig(obs_dim=5, action_dim=3, z_dim=7, hidden=16, backward_hidden=12)

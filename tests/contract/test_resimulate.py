@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from zol.collect.explore import ExploreConfig, explore
+from zol.collect.resimulate import resimulate
+from zol.common.errors import DataError
 from zol.data import Dataset
-from zol.data.explore import ExploreConfig, explore
-from zol.data.resimulate import resimulate
-from zol.errors import DataError
 from zol.testing import check_dataset
 from zol.worlds.donut import Donut
 

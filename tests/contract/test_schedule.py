@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from zol import schedule
-from zol.errors import DataError
+from zol.common.errors import DataError
 from zol.models.layers import unit
 
 D = 6

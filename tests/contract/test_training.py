@@ -10,19 +10,20 @@ import pytest
 import torch
 from torch import Tensor
 
-from zol import checkpoint, files
+from zol import checkpoint
+from zol.collect.donut import collect
+from zol.common import files
+from zol.common.errors import CheckpointError, DataError
 from zol.data import Batch, Dataset
 from zol.data.resident import Resident, Streamed
-from zol.errors import CheckpointError, DataError
-from zol.learn_world import WorldConfig, learn_world
+from zol.fields import Layout
 from zol.models.base import model_hash
 from zol.models.fb import FB, FBConfig
 from zol.models.fb_learner import FBLearner
 from zol.models.learning import frozen
-from zol.run import RunFolder, read_metrics
-from zol.tasks import Layout
 from zol.train import TrainConfig, pretrain
-from zol.worlds.donut import collect
+from zol.train.learned_world import WorldConfig, learn_world
+from zol.train.run_folder import RunFolder, read_metrics
 
 SMALL = FBConfig(obs_dim=2, action_dim=2, z_dim=6, hidden=16, backward_hidden=16, normalise_obs=True)
 

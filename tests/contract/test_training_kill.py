@@ -12,13 +12,13 @@ import pytest
 import torch
 from killing import run
 
-from zol import files
+from zol.collect.donut import collect
+from zol.common import files
 from zol.data import Batch, Dataset
 from zol.models.fb import FB, FBConfig
 from zol.models.fb_learner import FBLearner
-from zol.run import STATE, read_metrics
 from zol.train import TrainConfig, pretrain
-from zol.worlds.donut import collect
+from zol.train.run_folder import STATE, read_metrics
 
 SMALL = FBConfig(obs_dim=2, action_dim=2, z_dim=6, hidden=16, backward_hidden=16, normalise_obs=True)
 STEPS, KILLS = 1000, 50
@@ -148,7 +148,7 @@ SMALL_DISK = """
 import json, sys
 from pathlib import Path
 from test_training_kill import train
-from zol import files
+from zol.common import files
 data, disk = Path(sys.argv[1]), Path(sys.argv[2])
 train(print, data, disk / "run", 10, 20)
 before = (disk / "run" / "training.safetensors").read_bytes()

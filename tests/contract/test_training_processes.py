@@ -7,9 +7,9 @@ from pathlib import Path
 
 import torch
 
-from zol import files
-from zol.run import read_metrics
-from zol.worlds.donut import collect
+from zol.collect.donut import collect
+from zol.common import files
+from zol.train.run_folder import read_metrics
 
 WORDS = (
     "--batch-size 32 --hidden 16 --backward-hidden 16 --z-dim 6 --log-every 5 --save-every 5 "

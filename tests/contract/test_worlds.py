@@ -3,13 +3,13 @@
 import pytest
 import torch
 
-from zol.adapt.base import identity
-from zol.errors import DataError
-from zol.models.base import Latent
+from zol.collect.donut import collect
+from zol.common.errors import DataError
+from zol.models.base import Latent, identity
 from zol.models.fb import FB, FBConfig
 from zol.rollout import evaluate
 from zol.testing import check_world
-from zol.worlds.donut import INNER, OUTER, Donut, collect
+from zol.worlds.donut import INNER, OUTER, Donut
 from zol.worlds.tabular import four_rooms
 
 

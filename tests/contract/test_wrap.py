@@ -4,8 +4,9 @@ import pytest
 import torch
 from torch import nn
 
-from zol.adapt import Evidence, ZOLConfig, zol
-from zol.errors import CheckpointError, DataError
+from zol.adapt import ZOLConfig, zol
+from zol.common.errors import CheckpointError, DataError
+from zol.evidence import Evidence
 from zol.models.base import Model, model_hash
 from zol.models.wrap import wrap
 

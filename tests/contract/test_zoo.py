@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from zol import checkpoint, zoo
+from zol import checkpoint
+from zol.checkpoint import zoo
 from zol.cli import main
-from zol.errors import CheckpointError
+from zol.common.errors import CheckpointError
 from zol.models.fb import FB, FBConfig
 
 

@@ -3,8 +3,7 @@
 import pytest
 import torch
 
-from zol.adapt.base import identity
-from zol.models.base import Latent
+from zol.models.base import Latent, identity
 from zol.models.fb import FB, FBConfig
 from zol.rollout import REWARDS_AT_ONCE, evaluate
 from zol.worlds import make

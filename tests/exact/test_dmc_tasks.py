@@ -6,8 +6,9 @@ import torch
 from control_reference import DOMAINS
 from dm_control.utils import rewards
 
-from zol.errors import DataError
-from zol.tasks import States, Task, tolerance
+from zol.common.errors import DataError
+from zol.fields import States
+from zol.tasks import Task, tolerance
 from zol.worlds import find_task, make
 
 

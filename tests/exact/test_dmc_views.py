@@ -9,7 +9,7 @@ import torch
 from gymnasium.utils.env_checker import check_env
 
 from zol.cli import main
-from zol.errors import DataError, WorldError
+from zol.common.errors import DataError, WorldError
 from zol.worlds import make
 from zol.worlds.dmc import render
 from zol.worlds.dmc.gym import GymView

@@ -11,7 +11,7 @@ from dm_control import suite
 from dm_control.suite.wrappers import action_scale
 
 import zol.worlds
-from zol.errors import DataError, MissingExtra, WorldError
+from zol.common.errors import DataError, MissingExtra, WorldError
 from zol.worlds import World, make
 from zol.worlds.dmc.world import ROWS_AT_ONCE, ControlWorld
 

@@ -4,12 +4,13 @@ import pytest
 import torch
 from torch.nn import functional
 
-from zol.adapt import Evidence, candidate_latents, gpi_policy
+from zol.adapt import candidate_latents, gpi_policy
 from zol.adapt.gpi import GPI
-from zol.config import ConfigError
-from zol.models.exact import ExactFB
+from zol.common.config import ConfigError
+from zol.evidence import Evidence
 from zol.models.fb import FB, FBConfig
 from zol.rollout import evaluate
+from zol.testing.exact import ExactFB
 from zol.worlds.donut import Donut
 from zol.worlds.tabular import TabularWorld, random_mdp
 

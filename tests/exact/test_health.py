@@ -5,8 +5,8 @@ import torch
 from torch import Tensor
 
 from zol.data import Batch
-from zol.health import Held, check_health
-from zol.models.exact import ExactFB
+from zol.testing.exact import ExactFB
+from zol.train.health import Held, check_health
 from zol.worlds.tabular import chain
 
 MDP = chain(slip=0.0)  # without chance the Bellman equation holds transition by transition

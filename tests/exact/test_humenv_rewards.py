@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from zol.errors import DataError
+from zol.common.errors import DataError
 from zol.tasks import humenv
 from zol.tasks.humenv import BODIES, Body
 
@@ -206,7 +206,7 @@ def test_leading_dimensions_are_free_and_one_task_can_be_asked_for():
 
 def test_the_original_package_agrees_where_it_is_installed():
     mujoco = pytest.importorskip("mujoco")
-    from zol.errors import WorldError
+    from zol.common.errors import WorldError
     from zol.worlds.humenv import load_robot, robot_file
 
     try:

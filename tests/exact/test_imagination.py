@@ -4,13 +4,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from zol.errors import DataError
-from zol.imagine import Imagination
+from zol.common.errors import DataError
+from zol.fields import Field, Layout, States
+from zol.imagination.dynamics import Dynamics, DynamicsConfig, full_state
+from zol.imagination.rollouts import Imagination
 from zol.models.base import Latent, model_hash
-from zol.models.dynamics import Dynamics, DynamicsConfig, full_state
 from zol.models.fb import FB, FBConfig
 from zol.rollout import evaluate
-from zol.tasks import Field, Layout, States, Task
+from zol.tasks import Task
 from zol.worlds import make
 
 

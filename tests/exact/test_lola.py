@@ -3,14 +3,15 @@
 import pytest
 import torch
 
-from zol.adapt.base import Evidence
 from zol.adapt.critic import FrozenCritic
 from zol.adapt.lola import LoLAConfig, leave_one_out_gradient, lola_search, lookahead_returns
 from zol.adapt.practice import Practice
-from zol.config import ConfigError
+from zol.common.config import ConfigError
+from zol.evidence import Evidence
+from zol.fields import States
 from zol.models.base import Measure
-from zol.models.exact import ExactFB
-from zol.tasks import States, Task
+from zol.tasks import Task
+from zol.testing.exact import ExactFB
 from zol.worlds.tabular import FiniteMDP, TabularWorld, chain, random_mdp
 
 

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import multiprocessing
 
+from zol.common.errors import DataError
 from zol.data import Batch
-from zol.errors import DataError
 from zol.models import parallel
 from zol.models.fb import FB, FBConfig
 from zol.models.fb_learner import FBLearner

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from zol import prompt
-from zol.errors import DataError
+from zol.common.errors import DataError
 from zol.models.fb import FB, FBConfig
 
 

@@ -5,7 +5,7 @@ import torch
 
 from zol import measure
 from zol.models.base import Measure
-from zol.models.exact import ExactFB
+from zol.testing.exact import ExactFB
 from zol.worlds.tabular import FiniteMDP, chain, four_rooms, random_mdp
 
 EXACT = {"rtol": 1e-8, "atol": 1e-8}

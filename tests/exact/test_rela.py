@@ -4,13 +4,14 @@ import pytest
 import torch
 
 from zol.adapt import rela
-from zol.adapt.base import Evidence
 from zol.adapt.critic import FrozenCritic
 from zol.adapt.rela import ReLA, ReLAConfig, rela_search
 from zol.adapt.replay import Replay, Steps
-from zol.config import ConfigError
+from zol.collect.donut import collect
+from zol.common.config import ConfigError
+from zol.evidence import Evidence
 from zol.models.fb import FB, FBConfig
-from zol.worlds.donut import Donut, collect
+from zol.worlds.donut import Donut
 
 TASKS = ("square", "cross")
 

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from zol import report
-from zol.errors import DataError
+from zol.common.errors import DataError
 from zol.report import Scores, bootstrap_all, statistics
 
 

@@ -5,10 +5,10 @@ import torch
 from torch import Tensor
 
 from zol import measure, prompt, value
-from zol.adapt import Evidence
 from zol.bench.ranking import spearman
+from zol.evidence import Evidence
 from zol.models.base import Measure
-from zol.models.exact import ExactFB
+from zol.testing.exact import ExactFB
 from zol.worlds.tabular import random_mdp
 
 STATES = 8

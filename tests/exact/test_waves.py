@@ -5,11 +5,11 @@ import math
 import pytest
 import torch
 
-from zol.config import ConfigError
+from zol.common.config import ConfigError
 from zol.data import Batch
 from zol.models.fb import FB, FBConfig
 from zol.models.fb_learner import FBLearner
-from zol.models.waves import Waves
+from zol.models.fourier import Waves
 
 
 def test_columns_by_the_formula() -> None:

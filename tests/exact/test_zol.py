@@ -5,11 +5,11 @@ import torch
 
 from zol import measure
 from zol.adapt.ascent import Search, climb
-from zol.adapt.base import Evidence
 from zol.adapt.zol import AUTHORS, PER_ROW, ZOLConfig, zol
-from zol.config import ConfigError
-from zol.models.exact import ExactFB
+from zol.common.config import ConfigError
+from zol.evidence import Evidence
 from zol.models.fb import FB, FBConfig
+from zol.testing.exact import ExactFB
 from zol.worlds.tabular import FiniteMDP, random_mdp
 
 

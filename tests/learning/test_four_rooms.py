@@ -5,8 +5,9 @@ import torch
 from torch.nn import functional
 
 from zol import measure, prompt
-from zol.adapt import Evidence, ZOLConfig, zol
+from zol.adapt import ZOLConfig, zol
 from zol.data import Dataset
+from zol.evidence import Evidence
 from zol.models.fb import FB, FBConfig
 from zol.models.fb_learner import FBLearner
 from zol.train import TrainConfig, pretrain

@@ -3,12 +3,12 @@
 import pytest
 import torch
 
-from zol.adapt import Evidence
 from zol.adapt.lola import LoLAConfig, lola_search
 from zol.adapt.rela import ReLAConfig, rela_search
-from zol.models.exact import ExactFB
+from zol.evidence import Evidence
 from zol.models.fb import FB, FBConfig
 from zol.tasks import Task
+from zol.testing.exact import ExactFB
 from zol.worlds.donut import Donut
 from zol.worlds.tabular import FiniteMDP, TabularWorld, chain
 

@@ -7,17 +7,19 @@ import torch
 from torch import Tensor
 
 from zol import value
-from zol.adapt import Evidence, RehearsalConfig, prompted, rehearsed
-from zol.imagine import Imagination
-from zol.learn_world import WorldConfig, learn_world
+from zol.adapt import RehearsalConfig, prompted, rehearsed
+from zol.collect.donut import collect
+from zol.evidence import Evidence
+from zol.imagination.dynamics import Dynamics
+from zol.imagination.learned_world import LearnedWorld, note_error
+from zol.imagination.rollouts import Imagination
 from zol.models.base import Latent, model_hash
-from zol.models.dynamics import Dynamics
 from zol.models.fb import FB, FBConfig
 from zol.models.fb_learner import FBLearner
-from zol.models.learned_world import LearnedWorld, note_error
 from zol.rollout import evaluate
 from zol.train import TrainConfig, pretrain
-from zol.worlds.donut import Donut, collect
+from zol.train.learned_world import WorldConfig, learn_world
+from zol.worlds.donut import Donut
 
 
 def seeded(seed: int) -> torch.Generator:

@@ -12,9 +12,10 @@ import torch
 from torch import Tensor
 
 from zol import value
-from zol.adapt.base import Adapted, Evidence
+from zol.adapt.result import Adapted
 from zol.adapt.zol import AUTHORS, ZOLConfig, zol
-from zol.imagine import Imagination
+from zol.evidence import Evidence
+from zol.imagination.rollouts import Imagination
 from zol.models.base import Model
 
 SETTINGS = (

@@ -9,8 +9,9 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from zol.adapt.base import Adapted, Evidence
+from zol.adapt.result import Adapted
 from zol.adapt.zol import ZOLConfig, zol
+from zol.evidence import Evidence
 from zol.models.base import Model
 from zol.prompt import RewardPrompt
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from zol import measure, prompt
-from zol.adapt.base import Evidence
+from zol.evidence import Evidence
 from zol.models.base import Model
 
 

@@ -19,10 +19,11 @@ import torch
 from torch import Tensor
 
 from zol import prompt
-from zol.adapt.base import Adapted, Evidence
 from zol.adapt.controls import score
 from zol.adapt.critic import FrozenCritic
-from zol.config import ConfigError
+from zol.adapt.result import Adapted
+from zol.common.config import ConfigError
+from zol.evidence import Evidence
 from zol.models.base import Model
 from zol.models.losses import pessimistic
 

@@ -19,14 +19,16 @@ from pydantic import Field
 from rich.progress import Progress
 from torch import Tensor
 
-from zol.adapt.base import Adapted, Evidence
 from zol.adapt.critic import FrozenCritic
 from zol.adapt.practice import Practice, practised
-from zol.config import Config, ConfigError
+from zol.adapt.result import Adapted
+from zol.common.config import Config, ConfigError
+from zol.common.threads import one_torch_thread
+from zol.evidence import Evidence
+from zol.fields import States
 from zol.models.base import Model
 from zol.models.losses import pessimistic
-from zol.tasks import States, Task
-from zol.threads import one_torch_thread
+from zol.tasks import Task
 from zol.worlds.base import World
 
 

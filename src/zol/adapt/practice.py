@@ -10,11 +10,13 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from zol.adapt.base import Adapted, Evidence
 from zol.adapt.controls import score
-from zol.config import Config, ConfigError
+from zol.adapt.result import Adapted
+from zol.common.config import Config, ConfigError
+from zol.evidence import Evidence
+from zol.fields import States
 from zol.models.base import Model
-from zol.tasks import States, Task
+from zol.tasks import Task
 from zol.tasks.grouped import grouped_rewards, stacked
 from zol.worlds.base import World
 

@@ -7,7 +7,8 @@ Candidates for every task come from
     strangers    Π(ε), latents as in training
     others       whatever the caller brings (ZOL's result, say)
 
-and all of them are played by every member of the dynamics ensemble (zol.imagine): tasks share candidates,
+and all of them are played by every member of the dynamics ensemble (zol.imagination):
+tasks share candidates,
 because one imagined rollout is scored by all tasks. Then a cross-entropy search on the sphere draws new
 ones around the best of each task, with shrinking spread, and the finalists are played again from start
 states that chose none of them. A latent's score is pessimistic in the ensemble's doubt,
@@ -33,13 +34,15 @@ from pydantic import Field
 from torch import Tensor
 
 from zol import prompt
-from zol.adapt.base import Adapted, Evidence, identity
-from zol.config import Config
-from zol.errors import DataError
-from zol.imagine import Imagination
-from zol.models.base import Model
-from zol.models.learned_world import LearnedWorld
-from zol.tasks import Layout, Task
+from zol.adapt.result import Adapted
+from zol.common.config import Config
+from zol.common.errors import DataError
+from zol.evidence import Evidence
+from zol.fields import Layout
+from zol.imagination.learned_world import LearnedWorld
+from zol.imagination.rollouts import Imagination
+from zol.models.base import Model, identity
+from zol.tasks import Task
 
 
 class RehearsalConfig(Config):

@@ -24,12 +24,13 @@ from pydantic import Field
 from rich.progress import Progress
 from torch import Tensor, nn
 
-from zol.adapt.base import Adapted, Evidence
 from zol.adapt.critic import FrozenCritic
 from zol.adapt.practice import Practice, practised
 from zol.adapt.replay import Replay, Steps, offline_steps
-from zol.config import Config, ConfigError
+from zol.adapt.result import Adapted
+from zol.common.config import Config, ConfigError
 from zol.data import Dataset
+from zol.evidence import Evidence
 from zol.models.base import Model
 from zol.models.layers import initialise, linear
 from zol.models.learning import Adam, frozen, move_towards

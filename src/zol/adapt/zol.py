@@ -24,9 +24,10 @@ from torch import Tensor
 
 from zol import measure, prompt
 from zol.adapt.ascent import Search, climb
-from zol.adapt.base import Adapted, Evidence, identity
-from zol.config import Config, ConfigError
-from zol.models.base import Model
+from zol.adapt.result import Adapted
+from zol.common.config import Config, ConfigError
+from zol.evidence import Evidence
+from zol.models.base import Model, identity
 from zol.models.learning import frozen
 
 

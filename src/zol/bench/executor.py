@@ -18,7 +18,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any, Generic, Protocol, TypeVar
 
-from zol.errors import MissingExtra, ZolError
+from zol.common.errors import MissingExtra, ZolError
 
 ATTEMPTS = 3
 T_co = TypeVar("T_co", covariant=True)

@@ -15,11 +15,12 @@ from rich.progress import Progress
 from torch import Tensor
 
 from zol import prompt
-from zol.adapt.base import Adapted, Evidence
 from zol.adapt.controls import perturbed, prompted
+from zol.adapt.result import Adapted
 from zol.adapt.zol import ZOLConfig, zol
 from zol.data import Dataset
-from zol.data.humenv import Motion
+from zol.data.sources.humenv import Motion
+from zol.evidence import Evidence
 from zol.models.base import Model
 from zol.report import Scores
 from zol.rollout import evaluate

@@ -14,12 +14,12 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from zol.bench.methods import find_method, solve
+from zol.adapt.methods import find_method, solve
 from zol.bench.protocols import Protocol, Subject, open_subject
 from zol.bench.store import Key, Result, Store, canonical, now, stamp
+from zol.common.threads import one_torch_thread
 from zol.models.base import Latent
 from zol.rollout import Rollouts, evaluate
-from zol.threads import one_torch_thread
 from zol.worlds import make
 from zol.worlds.base import World
 

@@ -8,7 +8,7 @@ from itertools import product
 from typing import Any
 
 from zol.adapt.zol import ZOLConfig
-from zol.errors import ZolError
+from zol.common.errors import ZolError
 
 TASKS: dict[str, tuple[str, ...]] = {
     "walker": ("spin", "run", "stand", "walk"),

@@ -10,15 +10,16 @@ from pathlib import Path
 import torch
 from pydantic import Field
 
-from zol import checkpoint, zoo
-from zol.adapt.base import Evidence, identity
-from zol.bench.problem import Problem
+from zol import checkpoint
+from zol.adapt.problem import Problem
 from zol.bench.store import UNKNOWN_SEED
 from zol.bench.unseen import tasks_of
-from zol.config import Config
-from zol.errors import CheckpointError
-from zol.models.base import Model
-from zol.models.learned_world import LearnedWorld
+from zol.checkpoint import zoo
+from zol.common.config import Config
+from zol.common.errors import CheckpointError
+from zol.evidence import Evidence
+from zol.imagination.learned_world import LearnedWorld
+from zol.models.base import Model, identity
 from zol.worlds import ALIASES, find_task, make
 from zol.worlds.base import World
 

@@ -15,8 +15,8 @@ from zol.bench.figures import ablation_curves, improvement_panels
 from zol.bench.results import gather, provenance_facts
 from zol.bench.sections import Section, benchmark_section
 from zol.bench.store import KEY, Result, Store, canonical
-from zol.errors import DataError
-from zol.files import write_bytes
+from zol.common.errors import DataError
+from zol.common.files import write_bytes
 from zol.report import Cells, csv_text, html_table, latex, markdown
 from zol.report.render import STYLE
 

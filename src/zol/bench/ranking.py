@@ -20,9 +20,9 @@ from torch import Tensor
 
 from zol import value
 from zol.adapt.gpi import candidate_latents
+from zol.adapt.problem import Problem
 from zol.adapt.rehearse import RehearsalConfig
-from zol.bench.problem import Problem
-from zol.imagine import Imagination
+from zol.imagination.rollouts import Imagination
 from zol.models.base import Latent, model_hash
 from zol.rollout import evaluate
 from zol.value import Worth

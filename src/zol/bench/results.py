@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from zol.adapt.methods import METHODS
 from zol.bench import paper
-from zol.bench.methods import METHODS
 from zol.bench.store import Result, Store
 from zol.bench.unseen import tasks_of
-from zol.errors import DataError
+from zol.common.errors import DataError
 from zol.report import Array, Scores
 
 BASELINE = "fb"

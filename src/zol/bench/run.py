@@ -8,8 +8,8 @@ from zol import report
 from zol.bench.executor import Job, run_jobs
 from zol.bench.jobs import AnyJob, Comparison, compare_again, unfinished
 from zol.bench.store import Result, Store
-from zol.errors import ZolError
-from zol.progress import progress_bar
+from zol.common.errors import ZolError
+from zol.common.progress import progress_bar
 
 
 def run_grid(

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from zol.bench.methods import find_method
+from zol.adapt.methods import find_method
 from zol.bench.results import BASELINE, Grid
 from zol.report import Cells, Interval, bootstrap_all, number
 from zol.report.statistics import (

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from zol import provenance
-from zol.errors import DataError
+from zol.common import provenance
+from zol.common.errors import DataError
 
 SCHEMA = 1
 UNKNOWN_SEED = -1  # a model that does not say how it was trained; its weights still tell it apart

@@ -11,8 +11,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from zol.adapt.base import Adapted
 from zol.adapt.controls import perturbed, prompted
+from zol.adapt.result import Adapted
 from zol.adapt.zol import ZOLConfig, zol
 from zol.bench.ablation import AS_FAR_AS, CONTROL, SEARCH
 from zol.bench.jobs import LatentJob, cell_key

@@ -8,7 +8,7 @@ import os
 import sys
 from importlib import import_module
 
-from zol.errors import ZolError, unknown_name
+from zol.common.errors import ZolError, unknown_name
 
 # name: (where, what it does in one line)
 COMMANDS: dict[str, tuple[str, str]] = {

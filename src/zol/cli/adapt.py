@@ -7,14 +7,17 @@ import torch
 import tyro
 from rich.console import Console
 
-from zol import checkpoint, report, zoo
-from zol.adapt import Adapted, Evidence, ZOLConfig, prompted, rehearsed, zol
+from zol import checkpoint, report
+from zol.adapt import Adapted, ZOLConfig, prompted, rehearsed, zol
 from zol.adapt.auto import zol_candidates
-from zol.adapt.base import identity
-from zol.errors import CheckpointError, DataError
-from zol.progress import progress_bar
+from zol.checkpoint import zoo
+from zol.common.errors import CheckpointError, DataError
+from zol.common.progress import progress_bar
+from zol.evidence import Evidence
+from zol.fields import Layout
+from zol.models.base import identity
 from zol.rollout import evaluate, random_returns
-from zol.tasks import Layout, Task
+from zol.tasks import Task
 from zol.tasks.from_file import task_from_file
 from zol.worlds import find_task, make
 from zol.worlds.base import World

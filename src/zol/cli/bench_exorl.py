@@ -44,20 +44,20 @@ def exorl(
             "rehearse horizon=50"
         grid: the test
     """
-    from zol.bench.methods import METHODS
+    from zol.adapt.methods import METHODS
 
     run("exorl", models, methods or tuple(METHODS), grid)
 
 
 def run(benchmark: str, models: Sequence[Path], methods: Sequence[str], grid: Grid) -> None:
     """Methods on models into a store, or once more to verify it."""
+    from zol.adapt.methods import find_method
     from zol.bench.jobs import plan, unfinished
-    from zol.bench.methods import find_method
     from zol.bench.protocols import Protocol, open_subject
     from zol.bench.run import run_grid, verify_grid
     from zol.bench.store import Store
-    from zol.errors import ZolError
-    from zol.provenance import command
+    from zol.common.errors import ZolError
+    from zol.common.provenance import command
 
     console = Console()
     if not models:

@@ -27,8 +27,8 @@ def humenv(
     """
     from zol.bench.humenv import reward_benchmark
     from zol.checkpoint import load
-    from zol.data.humenv import read_buffer
-    from zol.progress import progress_bar
+    from zol.common.progress import progress_bar
+    from zol.data.sources.humenv import read_buffer
     from zol.report import per_task, summary, table
     from zol.worlds import make
 

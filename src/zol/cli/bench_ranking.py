@@ -29,8 +29,8 @@ def ranking(
     from zol.bench.protocols import Protocol, open_subject
     from zol.bench.ranking import Judgement, estimates, judge, means, pool, true_rewards
     from zol.bench.ranking_figure import draw
-    from zol.errors import ZolError
-    from zol.provenance import of_numbers
+    from zol.common.errors import ZolError
+    from zol.common.provenance import of_numbers
     from zol.report import table
     from zol.worlds import make
 

@@ -16,6 +16,6 @@ def rehearsal(models: tyro.conf.Positional[tuple[Path, ...]], grid: Grid = Grid(
         models: checkpoint folders or names of the zoo, with learned worlds
         grid: the test
     """
-    from zol.bench.methods import REHEARSALS
+    from zol.adapt.methods import REHEARSALS
 
     run("rehearsal", models, ("fb", "rehearse", *REHEARSALS), grid)

@@ -21,7 +21,7 @@ def unseen(
         methods: names of methods; all but zol-paper unless told, whose settings are for the paper's tasks
         grid: the test
     """
-    from zol.bench.methods import METHODS
+    from zol.adapt.methods import METHODS
     from zol.bench.unseen import NAME
 
     run(NAME, models, methods or tuple(name for name in METHODS if name != "zol-paper"), grid)

@@ -9,11 +9,13 @@ from rich.table import Table
 from tyro.conf import Positional
 
 from zol.cli.worlds import field_table
-from zol.data import Dataset, coverage, disk, exorl
-from zol.data.download import download
-from zol.errors import DataError
-from zol.progress import progress_bar
-from zol.tasks import States
+from zol.common.errors import DataError
+from zol.common.progress import progress_bar
+from zol.data import Dataset, coverage, disk
+from zol.data.sources import exorl
+from zol.data.sources.download import download
+from zol.fields import States
+from zol.tasks import earnings
 from zol.worlds import World, make
 
 EARNS = 0.01  # a state earns if it is paid this share of the largest reward
@@ -48,12 +50,12 @@ def import_(
         raise DataError(f"{out} already exists: choose another folder, or remove it first")
     with progress_bar() as progress:
         if source.startswith("minari:"):
-            from zol.data.minari import import_minari
+            from zol.data.sources.minari import import_minari
 
             name = source.removeprefix("minari:")
             import_minari(name, out, world=world, fetch=True, progress=progress)
         elif source.endswith((".npz", ".h5", ".hdf5")):
-            from zol.data.arrays import import_arrays
+            from zol.data.sources.arrays import import_arrays
 
             import_arrays(source, out, world=world, progress=progress)
         else:
@@ -135,7 +137,7 @@ def resimulate(path: Positional[Path], /, out: Path, world: str | None = None, b
         world: Name of the world, if the set does not know it.
         batch: Episodes replayed at once.
     """
-    from zol.data.resimulate import resimulate as replay
+    from zol.collect.resimulate import resimulate as replay
 
     data = Dataset.open(path)
     known = _world_of(data, world)
@@ -198,7 +200,7 @@ def _earnings(world: World, states: States) -> Table:
     """What the world's tasks pay here; one that pays the same everywhere nothing offline can serve."""
     table = Table("task", "mean reward", "median", "99 %", "largest", "states that earn")
     levels = torch.tensor([0.5, 0.99, 1.0], dtype=torch.float64)
-    for name, rewards in coverage.earnings(states, world.tasks.values()).items():
+    for name, rewards in earnings(states, world.tasks.values()).items():
         median, high, most = torch.quantile(rewards.double(), levels).tolist()
         earning = float((rewards > EARNS * rewards.abs().max()).double().mean())
         alike = "all alike" if rewards.max() == rewards.min() else f"{100 * earning:.2g} %"

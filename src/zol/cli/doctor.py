@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.table import Table
 
 from zol import __version__
-from zol.errors import install_line
-from zol.provenance import commit, processor
+from zol.common.errors import install_line
+from zol.common.provenance import commit, processor
 
 CORE = ("torch", "numpy", "safetensors", "pydantic", "tyro", "rich", "matplotlib")
 # package: (import name, extra, what it is for)

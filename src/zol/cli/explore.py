@@ -7,10 +7,10 @@ from rich.console import Console
 from rich.table import Table
 from tyro.conf import Positional
 
-from zol.data.explore import ExploreConfig
-from zol.data.explore import explore as run
-from zol.data.rnd import RNDConfig
-from zol.progress import progress_bar
+from zol.collect.explore import ExploreConfig
+from zol.collect.explore import explore as run
+from zol.collect.rnd import RNDConfig
+from zol.common.progress import progress_bar
 from zol.worlds import make
 
 

@@ -20,7 +20,7 @@ def report(
     """
     from zol.bench.publish import write_report
     from zol.bench.store import Store
-    from zol.errors import ZolError, unknown_name
+    from zol.common.errors import ZolError, unknown_name
 
     wanted = [name for name in format.split(",") if name]
     for name in wanted:

@@ -38,8 +38,8 @@ def sweep(
     from zol.bench.run import run_grid
     from zol.bench.store import Store
     from zol.bench.sweep import plan_sweep
-    from zol.errors import ZolError
-    from zol.provenance import command
+    from zol.common.errors import ZolError
+    from zol.common.provenance import command
 
     console = Console()
     if not models:

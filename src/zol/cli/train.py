@@ -8,19 +8,19 @@ import pydantic
 import torch
 from rich.console import Console
 
-from zol import checkpoint, presets
-from zol.config import Config
-from zol.curve import ReturnTest
+from zol import checkpoint
+from zol.common.config import Config
+from zol.common.device import choose_device, choose_threads
+from zol.common.errors import DataError, ZolError
 from zol.data import Dataset
-from zol.device import choose_device, choose_threads
-from zol.errors import DataError, ZolError
-from zol.learn_world import WorldConfig, learn_world
+from zol.fields import Layout
 from zol.models import parallel
 from zol.models.fb import FB, FBConfig
 from zol.models.fb_learner import FBLearner
-from zol.presets import Preset
-from zol.tasks import Layout
-from zol.train import TrainConfig, pretrain
+from zol.train import TrainConfig, presets, pretrain
+from zol.train.learned_world import WorldConfig, learn_world
+from zol.train.presets import Preset
+from zol.train.returns import ReturnTest
 from zol.worlds import ALIASES, make
 from zol.worlds.base import World
 

@@ -6,8 +6,8 @@ import tyro
 from rich.console import Console
 
 from zol import report
-from zol.errors import DataError
-from zol.run import METRICS, Line, read_metrics
+from zol.common.errors import DataError
+from zol.train.run_folder import METRICS, Line, read_metrics
 
 # title: metric of docs/training.md
 HEALTH = {

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from zol.tasks import Layout
+from zol.fields import Layout
 from zol.worlds import WORLDS, World, make
 
 

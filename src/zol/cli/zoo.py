@@ -5,7 +5,8 @@ from pathlib import Path
 import tyro
 from rich.console import Console
 
-from zol import checkpoint, report, zoo
+from zol import checkpoint, report
+from zol.checkpoint import zoo
 
 
 def list_() -> None:

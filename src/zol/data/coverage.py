@@ -7,14 +7,11 @@ equally many states with the same scale compare across explorers. The spread of 
 1 %-to-99 % range.
 """
 
-from collections.abc import Iterable
-from contextlib import suppress
-
 import torch
 from torch import Tensor
 
-from zol.errors import DataError
-from zol.tasks import Layout, States, Task
+from zol.common.errors import DataError
+from zol.fields import Layout, States
 
 CELL = 0.5
 STATES = 20_000  # how many states coverage is measured on: a count of cells grows with the sample
@@ -45,15 +42,6 @@ def spreads(obs: Tensor, layout: Layout) -> dict[str, float]:
             continue
         low, high = torch.quantile(values.double(), levels, dim=0)
         found[name] = round(float((high - low).mean()), 4)
-    return found
-
-
-def earnings(states: States, tasks: Iterable[Task]) -> dict[str, Tensor]:
-    """Rewards ``[N]`` of states ``[N, …]`` under every task that they can be scored by."""
-    found = {}
-    for task in tasks:
-        with suppress(DataError):  # it needs the simulator state or the action, which these states lack
-            found[task.name] = task(states)
     return found
 
 

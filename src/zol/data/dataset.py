@@ -26,10 +26,10 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
+from zol.common.errors import DataError
 from zol.data import disk, episodes
 from zol.data.writer import building
-from zol.errors import DataError
-from zol.tasks import Layout, States
+from zol.fields import Layout, States
 
 if TYPE_CHECKING:  # ``import zol`` stays light
     from rich.progress import Progress

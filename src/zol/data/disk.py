@@ -28,8 +28,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from zol.errors import DataError
-from zol.files import write_atomic
+from zol.common.errors import DataError
+from zol.common.files import write_atomic
 
 FORMAT = "zol dataset"
 VERSION = 1

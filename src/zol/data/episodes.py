@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from zol.common.errors import DataError
 from zol.data.disk import canonical, column_name
-from zol.errors import DataError
 
 # How far actions may lie outside [−1, 1]: scaling in single precision does not end exactly at 1.
 ROUNDING = 1e-4

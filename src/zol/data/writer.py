@@ -16,10 +16,10 @@ from typing import IO, Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from zol.common.errors import DataError
+from zol.common.files import lock, write_atomic
 from zol.data import disk
 from zol.data.episodes import actions, check_finite, matrix
-from zol.errors import DataError
-from zol.files import lock, write_atomic
 
 LOCK = "writer.lock"
 Rows = Mapping[str, NDArray[Any]]

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from zol import measure
+from zol.fields import States
 from zol.models.fb import FB
-from zol.tasks import States
 from zol.worlds.donut import INNER, OUTER, Donut
 
 if TYPE_CHECKING:

@@ -17,16 +17,19 @@ from rich.console import Console
 from rich.progress import Progress
 from torch import Tensor
 
-from zol import files, provenance, report, rollout
-from zol.adapt import Adapted, Evidence, ZOLConfig, perturbed, prompted, zol
-from zol.config import Config
+from zol import report, rollout
+from zol.adapt import Adapted, ZOLConfig, perturbed, prompted, zol
+from zol.collect.donut import collect
+from zol.common import files, provenance
+from zol.common.config import Config
+from zol.common.progress import progress_bar
 from zol.data import Dataset
 from zol.demo import figures, page
+from zol.evidence import Evidence
 from zol.models.fb import FB, FBConfig
 from zol.models.fb_learner import FBLearner
-from zol.progress import progress_bar
 from zol.train import TrainConfig, pretrain
-from zol.worlds.donut import Donut, collect
+from zol.worlds.donut import Donut
 
 
 class DemoConfig(Config):

@@ -17,7 +17,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
-from zol.errors import CheckpointError
+from zol.common.errors import CheckpointError
 
 
 @dataclass(frozen=True)
@@ -108,6 +108,11 @@ def model_hash(model: torch.nn.Module) -> str:
         digest.update(json.dumps([name, str(value.dtype), list(value.shape)]).encode())
         digest.update(value.reshape(-1).view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()
+
+
+def identity(model: Model) -> str:
+    """Hash of the model's weights; '' for a model that has none to hash."""
+    return model_hash(model) if isinstance(model, torch.nn.Module) else ""
 
 
 @dataclass(frozen=True)

@@ -15,12 +15,12 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
-from zol.config import Config
+from zol.common.config import Config
 from zol.models.base import Measure
 from zol.models.fixed_latent import fix_latent
+from zol.models.fourier import Waves
 from zol.models.layers import Normaliser, initialise, unit
 from zol.models.nets import Actor, BackwardMap, ForwardMap
-from zol.models.waves import Waves
 
 # Temperature of discrete policies relative to the spread of Q: sharp, yet differentiable in z.
 SOFTNESS = 0.05

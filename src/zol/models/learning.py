@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from zol.errors import CheckpointError
+from zol.common.errors import CheckpointError
 from zol.models import parallel
 
 

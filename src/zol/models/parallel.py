@@ -28,7 +28,7 @@ from typing import Any
 import torch
 from torch import Tensor, distributed, nn
 
-from zol.errors import DataError
+from zol.common.errors import DataError
 
 
 @contextmanager

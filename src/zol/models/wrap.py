@@ -17,10 +17,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from zol.errors import CheckpointError, DataError
+from zol.common.errors import CheckpointError, DataError
+from zol.fields import Layout
 from zol.models.base import Measure
 from zol.models.layers import broadcast, unit
-from zol.tasks import Layout
 
 Method = str | Callable[..., Any]
 

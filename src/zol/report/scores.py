@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from zol.errors import DataError
+from zol.common.errors import DataError
 from zol.report.statistics import Array, Interval, bootstrap, number
 
 Cells = tuple[list[str], list[list[str]]]  # header, rows

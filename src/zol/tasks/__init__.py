@@ -1,6 +1,6 @@
 """What is wanted: rewards as vectorised functions of named states."""
 
-from zol.tasks.task import Field, Layout, Reward, States, Task
+from zol.tasks.task import Reward, Task, earnings
 from zol.tasks.tolerance import tolerance
 
-__all__ = ["Field", "Layout", "Reward", "States", "Task", "tolerance"]
+__all__ = ["Reward", "Task", "earnings", "tolerance"]

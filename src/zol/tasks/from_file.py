@@ -12,8 +12,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from zol.errors import DataError, ZolError, unknown_name
-from zol.tasks.task import Reward, States, Task
+from zol.common.errors import DataError, ZolError, unknown_name
+from zol.fields import States
+from zol.tasks.task import Reward, Task
 
 
 def task_from_file(where: str) -> Task:

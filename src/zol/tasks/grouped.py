@@ -9,7 +9,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from zol.tasks.task import States, Task
+from zol.fields import States
+from zol.tasks.task import Task
 
 
 def grouped_rewards(tasks: Sequence[Task], states: States) -> Tensor:

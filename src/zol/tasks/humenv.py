@@ -21,8 +21,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from zol.errors import DataError, unknown_name
-from zol.tasks.task import Field, Layout
+from zol.common.errors import DataError, unknown_name
+from zol.fields import Field, Layout
 from zol.tasks.tolerance import tolerance
 
 BODIES = (

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from zol.errors import DataError, MissingExtra
+from zol.common.errors import DataError, MissingExtra
 from zol.tasks.humenv import POSE
 
 BOUND, MARGIN = 2.0, 2.0

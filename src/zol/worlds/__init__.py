@@ -2,7 +2,7 @@
 
 from importlib import import_module
 
-from zol.errors import DataError, MissingExtra, unknown_name
+from zol.common.errors import DataError, MissingExtra, unknown_name
 from zol.worlds.base import World, find_task
 
 __all__ = ["ALIASES", "WORLDS", "World", "find_task", "make"]

@@ -13,8 +13,9 @@ from typing import Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
-from zol.errors import DataError, unknown_name
-from zol.tasks import Layout, States, Task
+from zol.common.errors import DataError, unknown_name
+from zol.fields import Layout, States
+from zol.tasks import Task
 
 
 @runtime_checkable

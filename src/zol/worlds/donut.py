@@ -12,9 +12,9 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from zol.data import Dataset
-from zol.errors import DataError
-from zol.tasks import Field, Layout, States, Task
+from zol.common.errors import DataError
+from zol.fields import Field, Layout, States
+from zol.tasks import Task
 
 INNER, OUTER = 0.25, 1.5
 STEP = 0.1
@@ -82,7 +82,7 @@ class Donut:
         """Uniform over the area of the annulus."""
         u, angle = torch.rand(2, n, generator=generator)
         radius = (INNER**2 + u * (OUTER**2 - INNER**2)).sqrt()
-        return self.set_physics(_polar(radius, 2 * math.pi * angle))
+        return self.set_physics(polar(radius, 2 * math.pi * angle))
 
     def set_physics(self, physics: Tensor) -> States:
         """Put the points at these positions, ``[n, 2]``."""
@@ -103,7 +103,8 @@ class Donut:
         return physics.float()
 
 
-def _polar(radius: Tensor, angle: Tensor) -> Tensor:
+def polar(radius: Tensor, angle: Tensor) -> Tensor:
+    """Points ``[n, 2]`` at these radii and angles."""
     return torch.stack([radius * angle.cos(), radius * angle.sin()], dim=-1)
 
 
@@ -111,36 +112,3 @@ def onto_annulus(position: Tensor) -> Tensor:
     """The nearest point of the annulus along the radius."""
     radius = position.norm(dim=-1, keepdim=True).clamp_min(1e-6)
     return position * (radius.clamp(INNER, OUTER) / radius)
-
-
-def collect(
-    transitions: int,
-    generator: torch.Generator,
-    *,
-    sigma: float = 0.6,
-    walk_length: int = 10,
-    resets: int = 1024,
-) -> Dataset:
-    """Random walks with uniform actions, begun with density ∝ exp(−‖s‖²/2σ²) on the annulus."""
-    world = Donut()
-    walks = -(-transitions // walk_length)
-    # Inverse of the radial distribution function of exp(−r²/2σ²)·r on [INNER, OUTER].
-    inner, outer = (math.exp(-(r**2) / (2 * sigma**2)) for r in (INNER, OUTER))
-    u, angle = torch.rand(2, walks, generator=generator)
-    radius = (-2 * sigma**2 * (inner + u * (outer - inner)).log()).sqrt().clamp(INNER, OUTER)
-    positions = [world.set_physics(_polar(radius, 2 * math.pi * angle)).obs]
-    actions = []
-    for _ in range(walk_length):
-        actions.append(2 * torch.rand(walks, 2, generator=generator) - 1)
-        positions.append(world.step(actions[-1]).obs)
-    path = torch.stack(positions, 1)  # [walks, walk_length + 1, 2]
-    last = torch.zeros(walks, walk_length, dtype=torch.bool)
-    last[:, -1] = True
-    return Dataset.from_arrays(
-        obs=path[:, :-1].reshape(-1, 2).numpy(),
-        action=torch.stack(actions, 1).reshape(-1, 2).numpy(),
-        next_obs=path[:, 1:].reshape(-1, 2).numpy(),
-        truncated=last.reshape(-1).numpy(),
-        resets=world.reset(resets, generator).obs.numpy(),
-        provenance={"world": "donut", "sigma": sigma, "walk_length": walk_length},
-    )

@@ -16,8 +16,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from zol.errors import WorldError
-from zol.tasks import States, Task, humenv
+from zol.common.errors import WorldError
+from zol.fields import States
+from zol.tasks import Task, humenv
 from zol.worlds.dmc.domain import Array, Batch, Domain, Model
 from zol.worlds.dmc.world import ControlWorld
 

@@ -17,8 +17,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from zol.errors import DataError
-from zol.tasks import Field, Layout, Reward, States, Task
+from zol.common.errors import DataError
+from zol.fields import Field, Layout, States
+from zol.tasks import Reward, Task
 
 ROOMS = """
 #############

@@ -4,7 +4,7 @@
     model = load_foreign("runs/fb_walker/checkpoint")         td_jepa: FB, HILP, TD-JEPA, flow-BC or not
     model = load_foreign("bfm-zero/model", discount=0.98)     BFM-Zero
 
-Everything becomes a :class:`zol.models.composite.Composite`, which runs on the networks of
+Everything becomes a :class:`zol.models.network.Composite`, which runs on the networks of
 :mod:`zol.models.nets`. Only JSON and safetensors are read; pickles are never opened.
 """
 
@@ -14,15 +14,15 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from zol.config import ConfigError
-from zol.errors import CheckpointError, DataError
-from zol.files import PICKLES, refuse_pickles
-from zol.models.composite import Composite
+from zol.common.config import ConfigError
+from zol.common.errors import CheckpointError, DataError
+from zol.common.files import PICKLES, refuse_pickles
+from zol.fields import Layout
 from zol.models.foreign import bfm_zero, metamotivo, td_jepa
 from zol.models.foreign.assemble import assemble, described
 from zol.models.foreign.hub import download, is_hub
 from zol.models.foreign.reading import Section, open_weights, read_json
-from zol.tasks import Layout
+from zol.models.network import Composite
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 

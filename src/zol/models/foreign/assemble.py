@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 import torch
 
-from zol.config import ConfigError
-from zol.errors import CheckpointError
-from zol.models.composite import Composite, CompositeConfig, Head, Tower, inverse_covariance
+from zol.common.config import ConfigError
+from zol.common.errors import CheckpointError
 from zol.models.foreign.reading import Section, Weights
+from zol.models.network import Composite, CompositeConfig, Head, Tower, inverse_covariance
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,11 @@ makes such a tensor from a dictionary.
 
 from pathlib import Path
 
-from zol.errors import CheckpointError
-from zol.models.composite import DEPTH, CompositeConfig, Head, Part, Tower
+from zol.common.errors import CheckpointError
 from zol.models.foreign.assemble import Blueprint, head, tower
 from zol.models.foreign.reading import Section, Weights
 from zol.models.foreign.spaces import actions, box_size, read_spaces
+from zol.models.network import DEPTH, CompositeConfig, Head, Part, Tower
 
 MODELS = {"FBModel": "fb", "FBcprModel": "fb_cpr", "FBcprAuxModel": "fb_cpr_aux"}
 WHOLE = "obs"  # the one field of models without dictionary observations

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from zol.errors import CheckpointError, MissingExtra
+from zol.common.errors import CheckpointError, MissingExtra
 
 ADDRESS = re.compile(r"hf://([\w.-]+/[\w.-]+)(?:@([\w./-]+))?")
 # Never *.pkl or *.pth: what is not downloaded cannot be opened by mistake. The data files (gigabytes)

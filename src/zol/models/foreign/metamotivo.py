@@ -5,9 +5,9 @@ networks of width 1024, size M residual ones of width 2048. Their config does no
 which was 0.98; agent folders written by the training script do (``train.discount``).
 """
 
-from zol.models.composite import CompositeConfig, Part
 from zol.models.foreign.assemble import Blueprint, head, tower
 from zol.models.foreign.reading import Section
+from zol.models.network import CompositeConfig, Part
 from zol.tasks import humenv
 
 NAMES = {

@@ -15,7 +15,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from zol.errors import CheckpointError
+from zol.common.errors import CheckpointError
 
 JSON_LIMIT = 8 << 20  # bytes; the spaces of the largest published model take a few hundred kB
 HEADER_LIMIT = 16 << 20

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from zol.errors import CheckpointError
+from zol.common.errors import CheckpointError
 from zol.models.foreign.reading import Section, Weights, read_json
 
 

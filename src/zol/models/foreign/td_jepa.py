@@ -7,11 +7,11 @@ task encoder ψ plays the part of B. Flow-BC variants have a noise-conditioned a
 from pathlib import Path
 from typing import Any
 
-from zol.errors import CheckpointError
-from zol.models.composite import CompositeConfig, Head, Part
+from zol.common.errors import CheckpointError
 from zol.models.foreign.assemble import Blueprint, head, tower
 from zol.models.foreign.reading import Section, Weights
 from zol.models.foreign.spaces import actions, box_size, columns, read_spaces
+from zol.models.network import CompositeConfig, Head, Part
 
 MODELS = {
     f"{base}{flow}Model": kind

@@ -12,8 +12,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from zol.errors import MissingExtra
-from zol.tasks import Layout, Task
+from zol.common.errors import MissingExtra
+from zol.fields import Layout
+from zol.tasks import Task
 
 # mujoco ships no type information.
 Model = Any

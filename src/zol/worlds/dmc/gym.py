@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from zol.errors import DataError, MissingExtra
+from zol.common.errors import DataError, MissingExtra
 from zol.worlds import find_task, make
 from zol.worlds.dmc.render import Image, Renderer
 from zol.worlds.dmc.world import ControlWorld

@@ -19,7 +19,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from zol.tasks import Field, Layout, States, Task, tolerance
+from zol.fields import Field, Layout, States
+from zol.tasks import Task, tolerance
 from zol.worlds.dmc.domain import Array, Batch, Domain, Model, uniform
 from zol.worlds.dmc.world import ControlWorld
 

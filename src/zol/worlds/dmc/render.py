@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from zol.errors import DataError, MissingExtra, WorldError
+from zol.common.errors import DataError, MissingExtra, WorldError
 from zol.worlds.dmc.world import ControlWorld
 
 Image = NDArray[np.uint8]

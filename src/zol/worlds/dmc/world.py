@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from zol.errors import DataError, WorldError
-from zol.tasks import States
+from zol.common.errors import DataError, WorldError
+from zol.fields import States
 from zol.worlds.dmc.domain import Array, Batch, Domain
 from zol.worlds.dmc.lean import lean, stop_clock
 

@@ -1,0 +1,60 @@
+"""Small pretrained models that come with the package: one folder per name, each an ordinary checkpoint.
+
+``zol adapt walker --task run`` works right after installation, because a name of the zoo stands wherever a
+checkpoint folder does. Every model card says how its model was made, with the exact commands, and its limits.
+"""
+
+import re
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from zol import checkpoint
+from zol.common.errors import CheckpointError, unknown_name
+from zol.worlds import make
+
+SAMPLES = 5000  # labelled states that travel with a model: the zoo stays small
+
+
+def _root() -> Path:
+    return Path(str(files("zol"))) / "zoo"
+
+
+def names() -> list[str]:
+    """Models of the zoo."""
+    return sorted(folder.name for folder in _root().iterdir() if (folder / "config.json").exists())
+
+
+def find(name_or_path: str | Path) -> Path:
+    """The folder of a checkpoint: an existing path, or a name of the zoo."""
+    path = Path(name_or_path)
+    if path.exists() or len(path.parts) > 1:
+        return path
+    if str(name_or_path) in names():
+        return _root() / str(name_or_path)
+    raise CheckpointError(
+        f"there is no folder '{name_or_path}' here, and "
+        + unknown_name("zoo model", str(name_or_path), names())
+    )
+
+
+def pack(source: str | Path, out: str | Path, samples: int = SAMPLES) -> Path:
+    """Copy a checkpoint with what test time needs, and no more.
+
+    Of the sample of states the first rows are kept, and simulator states only where a task needs them.
+    Folders in recorded commands are shortened to their names.
+    """
+    loaded = checkpoint.load(source)
+    kept = {name: value[:samples] for name, value in loaded.prompt.items() if name != "starts"}
+    if "world" in loaded.facts and not make(str(loaded.facts["world"])).layout.hidden:
+        kept.pop("physics", None)
+    kept["starts"] = loaded.prompt["starts"][:256]
+    facts: dict[str, Any] = {k: v for k, v in loaded.facts.items() if k not in checkpoint.OWN_FACTS}
+    facts["sessions"] = [
+        session | {"command": re.sub(r"(?<=\s)/\S*/([^\s/]+)", r"\1", session["command"])}
+        for session in loaded.facts.get("sessions", [])
+    ]
+    folder = checkpoint.save(loaded.model, out, prompt=kept, facts=facts)
+    if loaded.dynamics is not None:
+        loaded.dynamics.save(folder / checkpoint.DYNAMICS)
+    return folder

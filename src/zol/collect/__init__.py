@@ -1,0 +1,1 @@
+"""Filling a dataset from a world: explorers, scripted walks, and replayed actions."""

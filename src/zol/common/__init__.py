@@ -1,0 +1,1 @@
+"""What every part of zol may use: errors, configurations, files, progress, threads and provenance."""

@@ -1,0 +1,159 @@
+"""Files that appear whole or not at all, and tensors in them: safetensors, never pickle."""
+
+import errno
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO
+
+import safetensors
+import safetensors.torch
+from safetensors import SafetensorError
+from torch import Tensor
+
+from zol.common.errors import CheckpointError, DataError
+
+# no space, quota used up, file larger than the system lets this process write
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+PICKLES = (".pkl", ".pickle", ".pt", ".pth", ".ckpt", ".bin", ".joblib")
+
+
+class DiskFull(CheckpointError):
+    """There was no room for a file; whatever had its name before is untouched."""
+
+
+def _unwritten(path: Path, needed: int, error: OSError) -> CheckpointError:
+    if error.errno not in FULL:
+        return CheckpointError(f"cannot write {path}: {error.strerror}; what was there before is intact")
+    free = shutil.disk_usage(path.parent).free
+    return DiskFull(
+        f"no room for {path} ({error.strerror}): {needed / 1e6:,.3f} MB are needed, "
+        f"{free / 1e6:,.3f} MB are free on its disk"
+    )
+
+
+def write_atomic(path: Path, data: bytes) -> None:
+    """Write under a temporary name, flush to the disk, then rename: a reader sees old or new, never half."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    if os.name == "posix":  # makes the rename itself survive a power cut; Windows has no such call
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Write a file of a checkpoint atomically, creating its folder."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(path, data)
+    except OSError as error:
+        raise _unwritten(path, len(data), error) from error
+
+
+def append_line(path: Path, line: str) -> None:
+    """Add a line to a text file of a run, whole or not at all as far as the disk allows."""
+    try:
+        with path.open("ab") as file:
+            before = file.tell()
+            try:
+                file.write(line.encode() + b"\n")
+                file.flush()
+            except OSError:
+                file.truncate(before)
+                raise
+    except OSError as error:
+        raise _unwritten(path, len(line) + 1, error) from error
+
+
+def flush(path: Path) -> None:
+    """Make sure that what was appended to a file survives a power cut."""
+    try:
+        with path.open("ab") as file:
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise _unwritten(path, 0, error) from error
+
+
+def remove_temporaries(folder: Path) -> None:
+    """Remove what killed writers left behind; only for the holder of the folder's lock."""
+    for path in folder.glob(".*.tmp"):
+        path.unlink(missing_ok=True)
+
+
+def lock(path: Path) -> IO[bytes]:
+    """An exclusive lock file that the system frees when the process dies, however it dies."""
+    file = open(path, "ab")  # noqa: SIM115
+    try:
+        if sys.platform == "win32":
+            import msvcrt
+
+            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+        else:
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        file.close()
+        raise DataError(
+            f"another process is writing to {path.parent}: wait for it, or choose another folder"
+        ) from error
+    return file
+
+
+def write_tensors(
+    path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None
+) -> None:
+    """Write a safetensors file atomically."""
+    # safetensors refuses tensors that share memory, such as start states sliced from the sample.
+    owned: dict[str, Tensor] = {}
+    taken: set[int] = set()
+    for name, tensor in tensors.items():
+        whole = tensor.detach().cpu().contiguous()
+        memory = whole.untyped_storage().data_ptr()
+        owned[name] = whole.clone() if memory in taken else whole
+        taken.add(memory)
+    write_bytes(path, safetensors.torch.save(owned, dict(metadata or {})))
+
+
+def refuse_pickles(path: Path) -> None:
+    """Stop at a file that can run any code when it is opened."""
+    if path.suffix in PICKLES:
+        raise CheckpointError(
+            f"{path} is a pickle, which can run code when loaded: zol reads safetensors only. "
+            "Give a folder that holds config.json and model.safetensors"
+        )
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """Read a safetensors file; anything else, or a truncated one, is refused."""
+    refuse_pickles(path)
+    if not path.is_file():
+        raise CheckpointError(f"{path} does not exist")
+    try:
+        return safetensors.torch.load_file(path)
+    except (SafetensorError, OSError, ValueError) as error:
+        raise CheckpointError(
+            f"{path} is not a whole safetensors file (truncated download?): {error}"
+        ) from error
+
+
+def read_metadata(path: Path) -> dict[str, str]:
+    """The string facts in a safetensors header, without reading its tensors."""
+    try:
+        with safetensors.safe_open(path, framework="pt") as file:
+            return dict(file.metadata() or {})
+    except (SafetensorError, OSError) as error:
+        raise CheckpointError(f"{path} is not a whole safetensors file: {error}") from error

@@ -1,0 +1,1 @@
+"""Other people's data: one file per foreign format."""

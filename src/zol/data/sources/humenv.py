@@ -1,0 +1,115 @@
+"""HumEnv's files: the inference buffer beside the Meta Motivo models, and motions.
+
+buffer_inference_500000.hdf5   flat arrays, one row per transition: observation, action, qpos, qvel and
+                               next_observation, next_qpos, next_qvel
+motion.hdf5                    groups ep_0, ep_1, …, each with observation [T, 358], qpos and qvel
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from zol.common.errors import DataError, MissingExtra
+from zol.data.dataset import Dataset
+
+NEEDED = ("action", "next_qpos", "next_qvel", "next_observation")
+
+
+@dataclass(frozen=True)
+class Motion:
+    """One clip: observations ``[T, 358]`` and simulator states ``[T, 151]``."""
+
+    name: str
+    obs: Tensor
+    physics: Tensor
+
+
+def read_buffer(
+    path: str | Path, *, rows: int | None = None, seed: int = 0, resets: Tensor | None = None
+) -> Dataset:
+    """The inference buffer, or ``rows`` transitions drawn from it without replacement.
+
+    Rows are unrelated to each other, so no start states can be told from them: give ``resets`` ``[S, D]``
+    from the world. Physics (qpos, qvel) of the next states come along, for relabelling.
+    """
+    with _open(path) as file:
+        missing = [name for name in NEEDED if name not in file]
+        if missing:
+            raise DataError(
+                f"{path} lacks {', '.join(missing)}; it has {', '.join(file)}. "
+                "Expected Meta Motivo's inference buffer"
+            )
+        total = len(file["action"])
+        for name in NEEDED:
+            if len(file[name]) != total:
+                raise DataError(f"{path}: '{name}' has {len(file[name])} rows, 'action' has {total}")
+        pick: Any = slice(None)
+        if rows is not None and rows < total:
+            pick = np.sort(np.random.default_rng(seed).choice(total, rows, replace=False))
+        columns = {name: _read(file[name], pick) for name in file if len(file[name]) == total}
+    return _dataset(columns, resets, {"source": "humenv", "file": Path(path).name, "rows": rows or total})
+
+
+def _dataset(columns: Mapping[str, NDArray[Any]], resets: Tensor | None, facts: dict[str, Any]) -> Dataset:
+    after = np.concatenate([columns["next_qpos"], columns["next_qvel"]], axis=1).astype(np.float64)
+    if "qpos" in columns and "qvel" in columns:
+        before = np.concatenate([columns["qpos"], columns["qvel"]], axis=1).astype(np.float64)
+    else:
+        before = np.zeros_like(after)
+    # Some buffers keep next observations only: rewards, prompts and ratios read nothing else.
+    obs = columns.get("observation", np.zeros_like(columns["next_observation"]))
+    return Dataset.from_arrays(
+        obs,
+        columns["action"],
+        columns["next_observation"],
+        truncated=np.ones(len(obs), dtype=bool),
+        resets=None if resets is None else resets.numpy(),
+        provenance=facts,
+        physics=before,
+        next_physics=after,
+    )
+
+
+def read_motions(path: str | Path) -> list[Motion]:
+    """All clips of a motion file."""
+    with _open(path) as file:
+        names = sorted((n for n in file if n.startswith("ep_")), key=lambda n: (len(n), n))
+        if not names:
+            raise DataError(f"{path} has no groups ep_0, ep_1, …: not a HumEnv motion file")
+        motions = []
+        for name in names:
+            group = file[name]
+            for needed in ("observation", "qpos", "qvel"):
+                if needed not in group:
+                    raise DataError(f"{path}: {name} lacks '{needed}'")
+            physics = np.concatenate([group["qpos"][:], group["qvel"][:]], axis=1)
+            motions.append(
+                Motion(
+                    f"{Path(path).stem}/{name}",
+                    torch.from_numpy(np.asarray(group["observation"][:], dtype=np.float32)),
+                    torch.from_numpy(np.asarray(physics, dtype=np.float64)),
+                )
+            )
+    return motions
+
+
+def _read(column: Any, pick: Any) -> NDArray[Any]:
+    values: NDArray[Any] = np.asarray(column[pick])
+    return values.reshape(len(values), -1)
+
+
+def _open(path: str | Path) -> Any:
+    try:
+        import h5py
+    except ImportError as error:
+        raise MissingExtra("h5py", "hdf5", "Reading HDF5 files") from error
+    try:
+        return h5py.File(path, "r")
+    except OSError as error:
+        raise DataError(f"{path} is not a readable HDF5 file: {error}") from error

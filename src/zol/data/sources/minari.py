@@ -1,0 +1,136 @@
+"""Minari datasets, read into ours and written from ours."""
+
+from collections.abc import Callable, Iterable
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.progress import Progress
+
+from zol.common import provenance
+from zol.common.errors import DataError, MissingExtra
+from zol.data.dataset import Dataset
+from zol.data.writer import building, episode_rows
+
+Scaling = Callable[[NDArray[np.float64]], NDArray[np.float64]]
+
+
+def import_minari(
+    name: str,
+    out: str | Path,
+    *,
+    world: str | None = None,
+    fetch: bool = False,
+    progress: Progress | None = None,
+) -> Dataset:
+    """Convert the Minari dataset ``name`` into a dataset at ``out``.
+
+    Dictionary observations are joined in the order of their keys; bounded actions are scaled to [−1, 1],
+    as everywhere in zol. ``fetch`` downloads the set if it is not on this machine.
+    """
+    source = _load(name, fetch)
+    scaled, note = _scaling(source.action_space)
+    facts = provenance.of_data("minari", world=world, file=name, actions=note, episodes=source.total_episodes)
+    bar = progress.add_task("importing", total=source.total_episodes, note="episodes") if progress else None
+    stream = iter(source.iterate_episodes())
+    with building(Path(out), facts) as writer:
+        while part := list(islice(stream, 50)):
+            writer.append_rows([_rows(episode, scaled) for episode in part])
+            if progress and bar is not None:
+                progress.advance(bar, len(part))
+    return Dataset.open(out)
+
+
+def export_minari(dataset: Dataset, name: str, **facts: Any) -> None:
+    """Write a dataset as the Minari dataset ``name`` (in Minari's own folder).
+
+    Rewards are those of a column ``reward``, or zeros. ``facts`` go to Minari: author, description and such.
+    """
+    minari = _minari()
+    from gymnasium.spaces import Box
+    from minari.data_collector import EpisodeBuffer
+
+    buffers = []
+    for number in range(dataset.episodes):
+        rows = dataset.episode(number)
+        steps = int(dataset.lengths[number])
+        reward = rows.get("reward", np.zeros(steps + 1))
+        buffers.append(
+            EpisodeBuffer(
+                observations=np.array(rows["obs"]),
+                actions=np.array(rows["action"][:steps]),
+                rewards=np.array(reward[:steps], dtype=np.float64).reshape(steps, -1)[:, 0].tolist(),
+                terminations=rows["terminated"][:steps].tolist(),
+                truncations=rows["truncated"][:steps].tolist(),
+            )
+        )
+    minari.create_dataset_from_buffers(
+        dataset_id=name,
+        buffer=buffers,
+        observation_space=Box(-np.inf, np.inf, (dataset.obs_dim,), np.float32),
+        action_space=Box(-1.0, 1.0, (dataset.action_dim,), np.float32),
+        **facts,
+    )
+
+
+def _minari() -> Any:
+    try:
+        import minari
+    except ModuleNotFoundError as error:
+        raise MissingExtra("minari", "minari", "reading and writing Minari datasets") from error
+    return minari
+
+
+def _load(name: str, fetch: bool) -> Any:
+    minari = _minari()
+    try:
+        return minari.load_dataset(name)
+    except (FileNotFoundError, ValueError, KeyError, OSError) as error:
+        if not fetch:
+            raise DataError(
+                f"there is no Minari dataset '{name}' on this machine: minari download {name}"
+            ) from error
+    try:
+        return minari.load_dataset(name, download=True)
+    except Exception as error:  # whatever the network library of the day raises
+        raise DataError(
+            f"Minari cannot download '{name}' ({error}): look up its exact name (minari list remote), or on "
+            "a machine without internet copy its folder from another one's ~/.minari/datasets"
+        ) from error
+
+
+def _scaling(space: Any) -> tuple[Scaling, str]:
+    """From the set's actions to [−1, 1], and a sentence about it."""
+    low, high = getattr(space, "low", None), getattr(space, "high", None)
+    if low is None or high is None or len(space.shape) != 1:
+        raise DataError(f"zol needs vectors of continuous actions; this dataset has {space}")
+    if not (np.isfinite(low).all() and np.isfinite(high).all()):
+        return lambda action: action, "as stored (no bounds given)"
+    low, high = low.astype(np.float64), high.astype(np.float64)
+    middle, half = (high + low) / 2, (high - low) / 2
+    # Simulators clip what lies outside the bounds, and so do we.
+    return (
+        lambda action: ((action - middle) / half).clip(-1.0, 1.0),
+        f"scaled to [-1, 1] from {low.tolist()} … {high.tolist()}",
+    )
+
+
+def _rows(episode: Any, scaled: Scaling) -> dict[str, NDArray[Any]]:
+    obs = np.concatenate(list(_parts(episode.observations, len(episode.actions) + 1)), axis=1)
+    return episode_rows(
+        obs,
+        scaled(np.asarray(episode.actions, dtype=np.float64)),
+        terminated=bool(episode.terminations[-1]),
+        reward=np.asarray(episode.rewards, np.float32),
+    )
+
+
+def _parts(observations: Any, rows: int) -> Iterable[NDArray[Any]]:
+    """The leaves of (possibly nested dictionary) observations as tables."""
+    if isinstance(observations, dict):
+        for key in sorted(observations):
+            yield from _parts(observations[key], rows)
+    else:
+        yield np.asarray(observations).reshape(rows, -1)

@@ -1,0 +1,81 @@
+"""What a method may look at offline: a labelled sample of the data, and start states."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from zol import prompt
+from zol.common.errors import DataError
+from zol.data import Dataset
+from zol.fields import Layout, States
+from zol.models.base import Model
+from zol.tasks import Task
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """All that a method may look at: sampled next states, their rewards for T tasks, and start states."""
+
+    tasks: tuple[str, ...]
+    obs: Tensor  # [N, D] next states sampled from the data
+    rewards: Tensor  # [T, N]
+    starts: Tensor  # [S, D]
+    data: str = ""  # fingerprint of the dataset the sample came from
+
+    def __post_init__(self) -> None:
+        if self.rewards.shape != (len(self.tasks), len(self.obs)):
+            raise DataError(
+                f"rewards have shape {tuple(self.rewards.shape)}; {len(self.tasks)} tasks and "
+                f"{len(self.obs)} states need ({len(self.tasks)}, {len(self.obs)})"
+            )
+        if self.starts.ndim != 2 or len(self.starts) == 0:
+            raise DataError("start states are missing: a density ratio begins at the start distribution")
+
+    @staticmethod
+    def gather(
+        dataset: Dataset,
+        tasks: Sequence[Task] | Mapping[str, Task],
+        layout: Layout | None = None,
+        *,
+        samples: int = 10_000,
+        starts: int = 256,
+        generator: torch.Generator,
+    ) -> "Evidence":
+        """Label a random sample of a dataset with every task, and draw start states.
+
+        ``layout`` names the observation columns for the rewards; without it they are one field, ``s["obs"]``.
+        """
+        batch = dataset.sample(samples, generator)
+        arrived = batch.arrived(layout or Layout.plain(dataset.obs_dim))
+        return Evidence.label(arrived, tasks, dataset.starts(starts, generator), dataset.fingerprint())
+
+    @staticmethod
+    def label(
+        states: States, tasks: Sequence[Task] | Mapping[str, Task], starts: Tensor, data: str = ""
+    ) -> "Evidence":
+        """Label states that are already at hand, such as the sample that travels with a checkpoint."""
+        wanted = list(tasks.values()) if isinstance(tasks, Mapping) else list(tasks)
+        rewards = torch.stack([task(states).float() for task in wanted])
+        for name, bad in zip((t.name for t in wanted), (~rewards.isfinite()).sum(-1).tolist(), strict=True):
+            if bad:
+                raise DataError(f"task '{name}' gives NaN or infinity for {bad} of {len(states.obs)} states")
+        return Evidence(tuple(task.name for task in wanted), states.obs, rewards, starts, data)
+
+    def audible(self) -> tuple["Evidence", list[str]]:
+        """Without tasks whose reward is zero on the whole sample, which no prompt can serve; those names."""
+        heard = (self.rewards.abs().amax(-1) > 0).tolist()
+        tasks = [name for name, kept in zip(self.tasks, heard, strict=True) if kept]
+        return self.only(*tasks), [name for name in self.tasks if name not in tasks]
+
+    def only(self, *tasks: str) -> "Evidence":
+        """The same sample with the rewards of some tasks."""
+        rows = [self.tasks.index(name) for name in tasks]
+        return replace(self, tasks=tasks, rewards=self.rewards[rows])
+
+    def prompt(
+        self, model: Model, how: prompt.RewardPrompt = "correlation", *, centre: bool = False
+    ) -> Tensor:
+        """Closed-form latents of all tasks, ``[T, d]``."""
+        return prompt.reward(model, self.obs, self.rewards, how, centre=centre)

@@ -1,0 +1,1 @@
+"""A learned world: dynamics trained on the same data, and rollouts of latents in it."""

@@ -1,0 +1,157 @@
+"""A dynamics model together with what it takes to use it offline and to know when not to.
+
+It travels inside a checkpoint as one file: the ensemble, full start states (imagined rollouts begin there),
+and held-out stretches of real experience that it is judged by: replaying their actions from their first
+states shows how far imagined rewards can be trusted, for any task, on the day the task is known.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from zol.common.errors import DataError
+from zol.common.files import read_metadata, read_tensors, write_tensors
+from zol.data import Dataset
+from zol.fields import Layout, States
+from zol.imagination.dynamics import Dynamics, DynamicsConfig, full_state
+from zol.tasks import Task
+
+
+@dataclass(frozen=True)
+class LearnedWorld:
+    """Dynamics, start states and held-out stretches."""
+
+    dynamics: Dynamics
+    starts: Tensor  # [S, X]
+    states: Tensor  # G real stretches of L steps, [G, L + 1, X]
+    actions: Tensor  # [G, L, A]
+
+    @staticmethod
+    def gather(
+        dynamics: Dynamics,
+        dataset: Dataset,
+        layout: Layout,
+        generator: torch.Generator,
+        *,
+        held: int,
+        starts: int = 256,
+        stretches: int = 128,
+        length: int = 50,
+    ) -> "LearnedWorld":
+        """Draw start states, and stretches of the last ``held`` episodes, which training must not have seen.
+
+        The one-step error on the stretches is noted in the dynamics.
+        """
+        fields = dynamics.config.hidden_fields
+        obs, physics = dataset.simulated_starts(starts, generator)
+        first = full_state(States(obs, layout, physics=physics), fields)
+        picks = _stretches(dataset, held, stretches, length, generator)
+        batch = dataset.take(picks.reshape(-1))
+        before = full_state(batch.departed(layout), fields).reshape(*picks.shape, -1)
+        last = full_state(batch.arrived(layout), fields).reshape(*picks.shape, -1)[:, -1:]
+        states, actions = torch.cat([before, last], dim=1), batch.action.reshape(*picks.shape, -1)
+        note_error(dynamics, states, actions)
+        return LearnedWorld(dynamics.eval(), first, states, actions)
+
+    def replay(self) -> Tensor:
+        """What each member imagines when it repeats the actions of the stretches, ``[P, G, L, X]``."""
+        x = self.states[:, 0].expand(self.dynamics.members, *self.states[:, 0].shape)
+        seen = []
+        with torch.no_grad():
+            for action in self.actions.unbind(1):
+                x = self.dynamics(x, action.expand(self.dynamics.members, *action.shape))
+                seen.append(x)
+        return torch.stack(seen, dim=2)
+
+    def open_loop(self, tasks: Sequence[Task], layout: Layout) -> Tensor:
+        """Correlation between imagined and real mean reward of the stretches, ``[T]``.
+
+        It asks what a search needs to know: does more imagined reward mean more real reward? Where no
+        stretch meets a task's reward, the correlation of the states themselves stands in for it.
+        """
+        played = self.replay()  # [P, G, L, X]
+        actions = self.actions.expand(self.dynamics.members, *self.actions.shape)
+        imagined = rewards(self.dynamics, tasks, layout, played, actions).mean((1, 3))  # [T, G]
+        real = rewards(self.dynamics, tasks, layout, self.states[:, 1:], self.actions).mean(-1)
+        states = correlation(played.mean((0, 2)).T, self.states[:, 1:].mean(1).T).mean()
+        met = real.std(-1) > 1e-6
+        return torch.where(met, correlation(imagined, real), states)
+
+    def one_step_error(self) -> float:
+        """Share of the variance of changes that one-step predictions miss, averaged over columns."""
+        return float(self.dynamics.error.square().mean())
+
+    def typical_miss(self) -> float:
+        """The same of the median column: a few columns of noise, such as contact sensors, do not count."""
+        return float(self.dynamics.error.square().median())
+
+    def save(self, path: Path) -> None:
+        """Write everything into one safetensors file."""
+        tensors = {f"net.{name}": value for name, value in self.dynamics.state_dict().items()}
+        tensors |= {"starts": self.starts, "states": self.states, "actions": self.actions}
+        write_tensors(path, tensors, {"config": self.dynamics.config.model_dump_json()})
+
+    @staticmethod
+    def load(path: Path) -> "LearnedWorld":
+        """Read what :meth:`save` wrote."""
+        tensors = read_tensors(path)
+        dynamics = Dynamics(DynamicsConfig(**_settings(read_metadata(path)["config"])))
+        own = {k.removeprefix("net."): v for k, v in tensors.items() if k.startswith("net.")}
+        dynamics.load_state_dict(own)
+        return LearnedWorld(dynamics.eval(), tensors["starts"], tensors["states"], tensors["actions"])
+
+
+def _settings(text: str) -> dict[str, Any]:
+    """A configuration from JSON, which knows no tuples."""
+    facts: dict[str, Any] = json.loads(text)
+    return facts | {"hidden_fields": tuple(facts["hidden_fields"])}
+
+
+def rewards(
+    dynamics: Dynamics, tasks: Sequence[Task], layout: Layout, states: Tensor, actions: Tensor
+) -> Tensor:
+    """Rewards ``[T, ...]`` of full states ``[..., X]`` that these actions led to."""
+    own = dynamics.config.obs_dim
+    known: Mapping[str, Tensor] = {
+        name: states[..., own + k] for k, name in enumerate(dynamics.config.hidden_fields)
+    }
+    seen = States(states[..., :own], layout, action=actions, known=known)
+    return torch.stack([task(seen).to(states.dtype) for task in tasks])
+
+
+def correlation(x: Tensor, y: Tensor) -> Tensor:
+    """Pearson correlation along the last dimension; 0 where either side is constant."""
+    x, y = (v - v.mean(-1, keepdim=True) for v in (x, y))
+    scale = x.norm(dim=-1) * y.norm(dim=-1)
+    return torch.where(scale > 1e-12, (x * y).sum(-1) / scale.clamp_min(1e-12), 0.0)
+
+
+@torch.no_grad()
+def note_error(dynamics: Dynamics, states: Tensor, actions: Tensor) -> None:
+    """Store the root mean square one-step error of every column, in units of its usual change."""
+    before, after = states[:, :-1].flatten(0, 1), states[:, 1:].flatten(0, 1)
+    missed = dynamics.changes(before, actions.flatten(0, 1)) - (after - before) / dynamics.change
+    dynamics.error.copy_(missed.square().mean((0, 1)).sqrt())
+
+
+def _stretches(
+    dataset: Dataset, held: int, count: int, length: int, generator: torch.Generator
+) -> NDArray[np.int64]:
+    """Step numbers ``[count, length]``, each row within one of the last ``held`` episodes."""
+    if not 0 < held <= dataset.episodes:
+        raise DataError(f"{held} episodes to judge by cannot be taken from a set of {dataset.episodes}")
+    ends = np.cumsum(dataset.lengths)[-held:]
+    lengths = dataset.lengths[-held:]
+    length = min(length, int(lengths.max()))
+    room = np.maximum(lengths - length + 1, 0)
+    picks = torch.randint(int(room.sum()), (count,), generator=generator).numpy()
+    episode = np.searchsorted(np.cumsum(room), picks, side="right")
+    first = (ends - lengths)[episode] + picks - (np.cumsum(room) - room)[episode]
+    return np.asarray(first[:, None] + np.arange(length), dtype=np.int64)

@@ -1,0 +1,5 @@
+"""Public contract checks: run them on your own datasets, models and worlds."""
+
+from zol.testing.contracts import check_dataset, check_model, check_world
+
+__all__ = ["check_dataset", "check_model", "check_world"]

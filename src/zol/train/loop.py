@@ -1,0 +1,283 @@
+"""The one training loop: sample → update → log → test → save, resumable bit for bit.
+
+A run is a folder (zol.train.run_folder). Called again with the same settings, the loop continues from the
+last good state and takes the very steps that an uninterrupted run would have taken. With torchrun every
+process runs this loop on its share of each batch (zol.models.parallel), and the first one writes the files.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from pydantic import Field
+from rich.progress import Progress
+from torch import Tensor
+
+from zol import checkpoint
+from zol.common import interrupts
+from zol.common.config import Config
+from zol.common.errors import CheckpointError, DataError
+from zol.common.memory import keep_freed_memory
+from zol.common.progress import Clock, progress_bar, summary, told
+from zol.data import Batch, Dataset
+from zol.data.lookahead import look_ahead
+from zol.data.resident import place
+from zol.models import parallel
+from zol.models.base import Learner, Model
+from zol.train.checks import check_data
+from zol.train.health import Held, check_health
+from zol.train.run_folder import Line, RunFolder, require_same
+from zol.train.tensorboard import Board, NoBoard, TensorBoard
+
+Hook = Callable[[int], Mapping[str, float]]
+
+
+class TrainConfig(Config):
+    """How long and how to train; what to train is the learner's business."""
+
+    steps: int = Field(default=20_000, ge=1)
+    """gradient steps"""
+    batch_size: int = Field(default=512, ge=2)
+    """transitions per step, over all processes together"""
+    seed: int = Field(default=0, ge=0)
+    """of sampling, training latents and action noise"""
+    log_every: int = Field(default=100, ge=1)
+    """steps between losses and health checks in metrics.jsonl"""
+    eval_every: int = Field(default=5_000, ge=1)
+    """steps between tests of the returns, if there is a test"""
+    save_every: int = Field(default=2_000, ge=1)
+    """steps between saves of the training state"""
+    anneal: float = Field(default=0.0, ge=0, le=1)
+    """last share of the steps over which learning rates fall to zero; FB returns jitter without it"""
+    precision: Literal["float32", "bfloat16"] = "float32"
+    """what networks compute in; bfloat16 is for GPUs, and 16 times slower on CPUs without it"""
+    compiled: bool = False
+    """fuse networks with torch.compile; pays on GPUs at most"""
+    tensorboard: bool = False
+    """write event files for TensorBoard, too"""
+
+    @property
+    def autocast(self) -> torch.dtype | None:
+        """The type that networks compute in, if it is not that of their weights."""
+        return torch.bfloat16 if self.precision == "bfloat16" else None
+
+    def learning_scale(self, step: int) -> float:
+        """The share of the learning rates in force at a step."""
+        tail = self.anneal * self.steps
+        return 1.0 if tail == 0 else min(1.0, (self.steps - step) / tail)
+
+
+# What may change between two sessions of a run: none of it touches the weights (of steps, see below).
+FREE = {"steps", "log_every", "eval_every", "save_every", "tensorboard"}
+
+
+def pretrain(
+    learner: Learner,
+    dataset: Dataset,
+    config: TrainConfig,
+    out: str | Path | None = None,
+    *,
+    facts: Mapping[str, Any] | None = None,
+    on_eval: Hook | None = None,
+    progress: Progress | None = None,
+) -> list[Line]:
+    """Train a model until ``config.steps``, then write its checkpoint to ``out``.
+
+    An unfinished run in ``out`` is continued. Returns the metrics. ``on_eval`` tests the model: its numbers
+    join the metrics before the first step, every ``eval_every`` steps and at the end. Ctrl-C (or SIGTERM)
+    lets the current step finish and saves it.
+    """
+
+    def finish(run: _Run, folder: RunFolder) -> None:
+        sample = prompt_sample(dataset, config.seed)
+        checkpoint.save(learner.model, folder.path, prompt=sample, facts=run.facts_of_the_model())
+
+    return fit(learner, dataset, config, out, facts=facts, on_eval=on_eval, progress=progress, finish=finish)
+
+
+def fit(
+    learner: Learner,
+    dataset: Dataset,
+    config: TrainConfig,
+    out: str | Path | None = None,
+    *,
+    facts: Mapping[str, Any] | None = None,
+    on_eval: Hook | None = None,
+    progress: Progress | None = None,
+    finish: "Callable[[_Run, RunFolder], None] | None" = None,
+) -> list[Line]:
+    """:func:`pretrain` for anything that learns: the loop and its run folder, and then ``finish``."""
+    check_data(learner.model, dataset, config.batch_size)
+    keep_freed_memory()
+    with ExitStack() as stack:
+        folder = None
+        if out is not None and parallel.is_main():
+            folder = stack.enter_context(RunFolder(out))
+        run = _Run(learner, dataset, config, folder, facts or {})
+        run.resume(Path(out) if out is not None else None)
+        if config.tensorboard and folder is not None:
+            run.board = TensorBoard(folder.path, run.step)
+            stack.callback(run.board.close)
+        bar = progress or stack.enter_context(progress_bar(quiet=not parallel.is_main()))
+        run.loop(stack.enter_context(interrupts.noticed()), on_eval, bar)
+        if folder is not None and finish is not None:
+            with folder.saying_what_is_safe():
+                finish(run, folder)
+    return run.history
+
+
+def prompt_sample(
+    dataset: Dataset, seed: int, samples: int = 10_000, starts: int = 1024
+) -> dict[str, Tensor]:
+    """What a checkpoint needs to be prompted on its own: next states, the actions that led there, starts."""
+    generator = torch.Generator().manual_seed(seed)
+    batch = dataset.sample(min(len(dataset), samples), generator)
+    found = {"obs": batch.next_obs, "action": batch.action, "starts": dataset.starts(starts, generator)}
+    return found if batch.next_physics is None else found | {"physics": batch.next_physics}
+
+
+class _Run:
+    """The mutable part of a training run."""
+
+    def __init__(
+        self,
+        learner: Learner,
+        dataset: Dataset,
+        config: TrainConfig,
+        folder: RunFolder | None,
+        facts: Mapping[str, Any],
+    ) -> None:
+        self.learner, self.config, self.folder, self.facts = learner, config, folder, facts
+        self.device = next(learner.model.parameters()).device
+        self.generator = torch.Generator(self.device).manual_seed(config.seed)
+        self.source = place(dataset, self.device, physics=learner.physics)
+        self.rows, self.held = len(dataset), None
+        if isinstance(learner.model, Model):
+            self.held = Held.draw(dataset, learner.model.z_dim, config.seed).to(self.device)
+        self.board: Board = NoBoard()
+        self.history: list[Line] = []
+        self.step, self.clock = 0, Clock()
+        own = {f"model.{name}": value for name, value in learner.model.config.model_dump(mode="json").items()}
+        data = {"data": dataset.fingerprint(), "device": self.device.type}
+        self.settings = {**config.model_dump(mode="json"), **own, **data}
+
+    def loop(self, stopped: Callable[[], bool], on_eval: Hook | None, bar: Progress) -> None:
+        """From the current step to the last one."""
+        config = self.config
+        task = bar.add_task("training", total=config.steps, completed=self.step)
+        if self.step == 0 and on_eval is not None:
+            self.note({}, on_eval, bar)
+        while self.step < config.steps:
+            metrics = self.update()
+            last, interrupted = self.step == config.steps, self.agreed(stopped())
+            logged = self.step % config.log_every == 0 or last
+            tested = on_eval is not None and (self.step % config.eval_every == 0 or last)
+            if logged or tested:
+                self.note(metrics if logged else {}, on_eval if tested else None, bar)
+                bar.update(task, note=summary(self.history))
+            bar.update(task, completed=self.step)
+            if self.step % config.save_every == 0 or last or interrupted:
+                self.save()
+            if interrupted:
+                raise KeyboardInterrupt
+
+    def update(self) -> Mapping[str, Tensor]:
+        """One step on one batch."""
+        self.learner.scale_learning_rates(self.config.learning_scale(self.step))
+        n, device = self.config.batch_size, self.device
+        drawn = torch.randint(self.rows, (n,), generator=self.generator, device=device)
+        metrics = self.learner.update(self.batch(drawn), self.generator)
+        self.step += 1
+        return metrics
+
+    def batch(self, drawn: Tensor) -> Batch:
+        """This process's share of the transitions, or of the stretches that begin with them."""
+        own = parallel.share(drawn)
+        if self.learner.lookahead is None:
+            return self.source.take(own)
+        n, discount = self.learner.lookahead
+        chance = torch.rand(len(drawn), generator=self.generator, device=self.device)
+        return look_ahead(self.source, own, n, discount, parallel.share(chance))
+
+    def agreed(self, stop: bool) -> bool:
+        """Whether any process wants to stop: all of them must do so after the same step."""
+        if parallel.size() == 1:
+            return stop
+        (votes,) = parallel.total(torch.tensor([float(stop)], device=self.device))
+        return bool(votes > 0)
+
+    def note(self, metrics: Mapping[str, Tensor], test: Hook | None, bar: Progress) -> None:
+        """Write one line of metrics: losses and health if there are losses, returns if there is a test."""
+        line: Line = {"step": self.step}
+        if metrics:
+            line["steps_per_second"] = round(self.clock.speed(self.step), 2)
+            line |= {name: float(value) for name, value in metrics.items()}
+            if self.held is not None:
+                health = check_health(self.learner.model, self.held)
+                line |= {f"health/{name}": float(value) for name, value in health.items()}
+            bad = [name for name, value in line.items() if not math.isfinite(value)]
+            if bad:
+                raise DataError(
+                    f"training diverged at step {self.step}: {', '.join(bad)} became NaN or infinite; "
+                    "lower the learning rate, or look for extreme values in the data"
+                )
+        if test is not None and parallel.is_main():
+            line |= test(self.step)
+            bar.console.print(told(line), highlight=False)
+        self.clock.restart(self.step)
+        self.history.append(line)
+        self.board.show(line)
+        if self.folder is not None:
+            self.folder.log(line)
+
+    def save(self) -> None:
+        """Replace the last good state."""
+        if self.folder is None:
+            return
+        state = {f"model.{k}": v for k, v in self.learner.model.state_dict().items()}
+        state |= {f"learner.{k}": v for k, v in self.learner.state_dict().items()}
+        state["generator"] = self.generator.get_state()
+        self.folder.save(self.step, state, self.settings)
+
+    def resume(self, path: Path | None) -> None:
+        """Take over the last good state, if there is one that these settings made."""
+        reader = self.folder or (RunFolder(path) if path is not None else None)
+        before = reader.settings() if reader is not None else None
+        if reader is not None and before is not None:
+            require_same(before, self.settings, FREE, reader.path)
+            assert reader.saved_step is not None
+            self._same_schedule(before, reader.saved_step, reader.path)
+            state = reader.state()
+            own = {k.removeprefix("model."): v for k, v in state.items() if k.startswith("model.")}
+            checkpoint.assign(self.learner.model, own, reader.path)
+            self.learner.load_state_dict(
+                {k.removeprefix("learner."): v for k, v in state.items() if k.startswith("learner.")}
+            )
+            self.generator.set_state(state["generator"])
+            self.step = reader.saved_step
+        if self.folder is not None:
+            self.history = self.folder.rewind(self.step if before else None)
+            self.folder.open_session(self.settings, self.facts, self.step)
+        self.clock.restart(self.step)
+
+    def _same_schedule(self, before: Mapping[str, Any], step: int, path: Path) -> None:
+        """More steps may be asked for until learning rates have begun to fall towards the old end."""
+        old = TrainConfig(**{name: before[name] for name in TrainConfig.model_fields})
+        if step and old.learning_scale(step - 1) != self.config.learning_scale(step - 1):
+            raise CheckpointError(
+                f"{path} was annealed towards steps={old.steps} and has reached {step}, now "
+                f"steps={self.config.steps} is asked for: keep steps, or choose another folder"
+            )
+
+    def facts_of_the_model(self) -> dict[str, Any]:
+        """What the checkpoint and its card say about this run."""
+        assert self.folder is not None
+        logged = [line for line in self.history if "loss" in line]
+        tested = [line for line in self.history if "return/mean" in line]
+        training = {name: self.settings[name] for name in TrainConfig.model_fields}
+        facts = {"data": self.settings["data"], "steps": self.step, "seed": self.config.seed}
+        found = {"training": training, "sessions": self.folder.sessions(), "metrics": logged[-1:]}
+        return facts | found | {"returns": [*tested[:1], *tested[1:][-1:]]} | dict(self.facts)
