@@ -16,13 +16,21 @@ from zol.tasks import Task
 
 @dataclass(frozen=True)
 class Evidence:
-    """All that a method may look at: sampled next states, their rewards for T tasks, and start states."""
+    """All that a method may look at: sampled transitions, their rewards for T tasks, and start states.
+
+    Rewards belong to the states that transitions lead to, ``obs``. What they began with (``before``), the
+    action and whether they ended the episode are there where the sample holds whole transitions, which
+    estimators that learn by TD need; checkpoints of earlier versions hold next states only.
+    """
 
     tasks: tuple[str, ...]
-    obs: Tensor  # [N, D] next states sampled from the data
-    rewards: Tensor  # [T, N]
+    obs: Tensor  # [N, D] next states s' sampled from the data
+    rewards: Tensor  # r(s'), [T, N]
     starts: Tensor  # [S, D]
     data: str = ""  # fingerprint of the dataset the sample came from
+    before: Tensor | None = None  # s, [N, D]
+    action: Tensor | None = None  # a, [N, A]
+    terminated: Tensor | None = None  # [N] bool
 
     def __post_init__(self) -> None:
         if self.rewards.shape != (len(self.tasks), len(self.obs)):
@@ -30,6 +38,10 @@ class Evidence:
                 f"rewards have shape {tuple(self.rewards.shape)}; {len(self.tasks)} tasks and "
                 f"{len(self.obs)} states need ({len(self.tasks)}, {len(self.obs)})"
             )
+        for name in ("before", "action", "terminated"):
+            column = getattr(self, name)
+            if column is not None and len(column) != len(self.obs):
+                raise DataError(f"'{name}' has {len(column)} rows, the sample {len(self.obs)} states")
         if self.starts.ndim != 2 or len(self.starts) == 0:
             raise DataError("start states are missing: a density ratio begins at the start distribution")
 
@@ -49,7 +61,8 @@ class Evidence:
         """
         batch = dataset.sample(samples, generator)
         arrived = batch.arrived(layout or Layout.plain(dataset.obs_dim))
-        return Evidence.label(arrived, tasks, dataset.starts(starts, generator), dataset.fingerprint())
+        labelled = Evidence.label(arrived, tasks, dataset.starts(starts, generator), dataset.fingerprint())
+        return replace(labelled, before=batch.obs, terminated=batch.terminated)
 
     @staticmethod
     def label(
@@ -61,7 +74,8 @@ class Evidence:
         for name, bad in zip((t.name for t in wanted), (~rewards.isfinite()).sum(-1).tolist(), strict=True):
             if bad:
                 raise DataError(f"task '{name}' gives NaN or infinity for {bad} of {len(states.obs)} states")
-        return Evidence(tuple(task.name for task in wanted), states.obs, rewards, starts, data)
+        names = tuple(task.name for task in wanted)
+        return Evidence(names, states.obs, rewards, starts, data, action=states.action)
 
     def audible(self) -> tuple["Evidence", list[str]]:
         """Without tasks whose reward is zero on the whole sample, which no prompt can serve; those names."""

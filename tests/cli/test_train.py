@@ -217,7 +217,7 @@ def test_threads_are_not_wasted(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_only_the_first_process_writes(
     data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("zol.models.parallel.is_main", lambda: False)
+    monkeypatch.setattr("zol.common.parallel.is_main", lambda: False)
     code, said = run(capsys, *words(data, tmp_path / "run"))
     assert code == 0
     assert said == ""

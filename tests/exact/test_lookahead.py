@@ -4,8 +4,8 @@ import numpy as np
 import torch
 
 from zol.data import Dataset
-from zol.data.lookahead import look_ahead
 from zol.data.resident import Resident, Streamed
+from zol.data.sampling import look_ahead
 
 GAMMA, N = 0.8, 4
 

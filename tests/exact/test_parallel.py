@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import multiprocessing
 
+from zol.common import parallel
 from zol.common.errors import DataError
 from zol.data import Batch
-from zol.models import parallel
 from zol.models.fb import FB, FBConfig
 from zol.models.fb_learner import FBLearner
 
@@ -110,7 +110,7 @@ def test_alone_everything_is_as_it_was() -> None:
 
 
 SCRIPT = """
-from zol.models import parallel
+from zol.common import parallel
 with parallel.processes("cpu") as device:
     print(f"[{parallel.rank()} of {parallel.size()} on {device}]", flush=True)
 """

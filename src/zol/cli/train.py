@@ -9,12 +9,12 @@ import torch
 from rich.console import Console
 
 from zol import checkpoint
+from zol.common import parallel
 from zol.common.config import Config
 from zol.common.device import choose_device, choose_threads
 from zol.common.errors import DataError, ZolError
 from zol.data import Dataset
 from zol.fields import Layout
-from zol.models import parallel
 from zol.models.fb import FB, FBConfig
 from zol.models.fb_learner import FBLearner
 from zol.train import TrainConfig, presets, pretrain

@@ -16,7 +16,7 @@ measure. Start states are first class because density ratios begin there.
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,45 +28,11 @@ from torch import Tensor
 
 from zol.common.errors import DataError
 from zol.data import disk, episodes
+from zol.data.batch import Batch
 from zol.data.writer import building
-from zol.fields import Layout, States
 
 if TYPE_CHECKING:  # ``import zol`` stays light
     from rich.progress import Progress
-
-
-@dataclass(frozen=True)
-class Batch:
-    """Transitions (s, a, s'); ``N`` rows. Simulator states are there if the data store them.
-
-    With ``length`` they are stretches of several steps (:mod:`zol.data.lookahead`).
-    """
-
-    obs: Tensor  # [N, D]
-    action: Tensor  # [N, A]
-    next_obs: Tensor  # [N, D]
-    terminated: Tensor  # [N] bool
-    next_physics: Tensor | None = None  # [N, P]
-    physics: Tensor | None = None  # [N, P]
-    goal: Tensor | None = None  # a state on the way, next_obs if there is none, [N, D]
-    length: Tensor | None = None  # steps from obs to next_obs, 1 if there is none, [N]
-
-    def __len__(self) -> int:
-        return len(self.obs)
-
-    def to(self, device: torch.device | str) -> "Batch":
-        """The same transitions on another device."""
-        columns: dict[str, Any] = {column.name: getattr(self, column.name) for column in fields(self)}
-        moved: dict[str, Any] = {name: c if c is None else c.to(device) for name, c in columns.items()}
-        return Batch(**moved)
-
-    def departed(self, layout: Layout) -> States:
-        """The states the transitions begin in."""
-        return States(self.obs, layout, physics=self.physics)
-
-    def arrived(self, layout: Layout) -> States:
-        """The states the transitions lead to: what a reward of this data is computed on."""
-        return States(self.next_obs, layout, action=self.action, physics=self.next_physics)
 
 
 @dataclass(frozen=True, eq=False)
@@ -245,6 +211,22 @@ class Dataset:
     def left(self, steps: NDArray[np.int64]) -> NDArray[np.int64]:
         """Transitions from each step number to the end of its episode, itself included."""
         return np.asarray(self._ends[self.episode_of(steps)] - steps)
+
+    def window_starts(self, length: int, last: int | None = None) -> NDArray[np.int64]:
+        """Every step number at which ``length`` transitions of one episode begin.
+
+        ``last`` restricts them to the last so many episodes.
+        """
+        first = 0 if last is None else self.episodes - last
+        room = np.maximum(self.lengths[first:] - length + 1, 0)
+        if not room.sum():
+            raise DataError(
+                f"no episode has {length} steps in a row: the longest has {int(self.lengths.max(initial=0))}"
+            )
+        begin = (self._ends - self.lengths)[first:]
+        picks = np.arange(int(room.sum()))
+        episode = np.searchsorted(np.cumsum(room), picks, side="right")
+        return np.asarray(begin[episode] + picks - (np.cumsum(room) - room)[episode], dtype=np.int64)
 
     def transitions(self) -> Batch:
         """Every transition, in order. Meant for small sets: it copies them all."""

@@ -10,7 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from zol.data.dataset import Batch, Dataset
+from zol.data.batch import Batch
+from zol.data.dataset import Dataset
 
 # Of the memory that is free on a GPU, data may take this share: networks, gradients and batches come later.
 SHARE = 0.5

@@ -19,11 +19,11 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
+from zol.common import parallel
 from zol.common.config import Config
 from zol.common.errors import DataError
-from zol.data import Batch, Dataset
+from zol.data import Batch, BatchSpec, Dataset
 from zol.fields import Layout, States
-from zol.models import parallel
 from zol.models.layers import EnsembleLayerNorm, EnsembleLinear, initialise
 from zol.models.learning import Adam, named_state, restore_state
 
@@ -145,11 +145,9 @@ def pairs(batch: Batch, layout: Layout, fields: tuple[str, ...]) -> tuple[Tensor
 class DynamicsLearner:
     """Trains a :class:`Dynamics` by least squares on normalised changes."""
 
-    lookahead: tuple[int, float] | None = None
-
     def __init__(self, model: Dynamics, dataset: Dataset, layout: Layout) -> None:
         self.model, self.layout = model, layout
-        self.physics = bool(model.config.hidden_fields)
+        self.batches = BatchSpec(physics=bool(model.config.hidden_fields))
         self.optimiser = Adam(model.parameters(), model.config.learning_rate)
         sample = dataset.sample(min(len(dataset), STATISTICS_SAMPLE), torch.Generator().manual_seed(0))
         model.measure(*pairs(sample, layout, model.config.hidden_fields))

@@ -147,11 +147,7 @@ def _stretches(
     """Step numbers ``[count, length]``, each row within one of the last ``held`` episodes."""
     if not 0 < held <= dataset.episodes:
         raise DataError(f"{held} episodes to judge by cannot be taken from a set of {dataset.episodes}")
-    ends = np.cumsum(dataset.lengths)[-held:]
-    lengths = dataset.lengths[-held:]
-    length = min(length, int(lengths.max()))
-    room = np.maximum(lengths - length + 1, 0)
-    picks = torch.randint(int(room.sum()), (count,), generator=generator).numpy()
-    episode = np.searchsorted(np.cumsum(room), picks, side="right")
-    first = (ends - lengths)[episode] + picks - (np.cumsum(room) - room)[episode]
-    return np.asarray(first[:, None] + np.arange(length), dtype=np.int64)
+    length = min(length, int(dataset.lengths[-held:].max()))
+    starts = dataset.window_starts(length, last=held)
+    picks = torch.randint(len(starts), (count,), generator=generator).numpy()
+    return np.asarray(starts[picks][:, None] + np.arange(length), dtype=np.int64)

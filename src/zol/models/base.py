@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from zol.common.errors import CheckpointError
+from zol.data import Batch, BatchSpec
 
 
 @dataclass(frozen=True)
@@ -81,13 +82,12 @@ class Learner(Protocol):
     """What :mod:`zol.train` needs to pretrain a model: one update, and a state that can be resumed."""
 
     model: Any  # a torch module with a config; a Model, if it is to be prompted
-    physics: bool  # whether its batches must carry simulator states
 
     @property
-    def lookahead(self) -> tuple[int, float] | None:
-        """n and γ, if its batches are to be stretches (zol.data.lookahead)."""
+    def batches(self) -> BatchSpec:
+        """What its batches hold from now on; it may change while training goes on."""
 
-    def update(self, batch: Any, generator: torch.Generator) -> Mapping[str, Tensor]:
+    def update(self, batch: Batch, generator: torch.Generator) -> Mapping[str, Tensor]:
         """One step on a batch of transitions; returns the numbers worth watching."""
 
     def scale_learning_rates(self, scale: float) -> None:

@@ -8,7 +8,7 @@ With i and j running over the N rows of a batch, s'_j as the goal of column j an
 
 summed over ensemble members. With n steps of data before the bootstrap γ_i = γⁿ·(1 − terminated_i), F̄' is
 taken where they end, the goal is a state on the way, and F_iᵀB_i counts (1 − γⁿ)/(1 − γ) times: see
-zol.data.lookahead. n falls to 1 with the learning rates.
+zol.data.sampling. n falls to 1 with the learning rates.
 
 The first line needs N² products only on paper: see zol.models.losses.
 """
@@ -21,8 +21,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from zol.data import Batch
-from zol.models import parallel
+from zol.common import parallel
+from zol.data import Batch, BatchSpec
 from zol.models.fb import FB, greedy_values
 from zol.models.layers import Normaliser, unit
 from zol.models.learning import Adam, frozen, move_towards, named_state, restore_state
@@ -36,8 +36,6 @@ class FBLearner:
     weights and losses keep theirs: a Gram loss is a difference of large sums. ``compiled`` fuses each
     network by ``torch.compile``. docs/benchmarks.md says when they pay.
     """
-
-    physics = False
 
     def __init__(self, model: FB, *, autocast: torch.dtype | None = None, compiled: bool = False) -> None:
         self.model = model
@@ -157,9 +155,9 @@ class FBLearner:
         return {"actor": loss.detach()}
 
     @property
-    def lookahead(self) -> tuple[int, float] | None:
-        """n and γ of the stretches that updates need, if they need any."""
-        return (self._n_step, self.model.config.discount) if self._n_step > 1 else None
+    def batches(self) -> BatchSpec:
+        """Single steps, or the stretches that n-step bootstraps need."""
+        return BatchSpec(stretch=self._n_step, discount=self.model.config.discount)
 
     def scale_learning_rates(self, scale: float) -> None:
         """Use this share of the configured learning rates from now on, and of n: its bias goes, too."""

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from zol.models import parallel
+from zol.common import parallel
 from zol.models.fused import norm_tanh
 
 EPS = 1e-12

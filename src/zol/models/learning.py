@@ -6,8 +6,8 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
+from zol.common import parallel
 from zol.common.errors import CheckpointError
-from zol.models import parallel
 
 
 class Adam:

@@ -1,7 +1,7 @@
 """Losses of the FB family as pure functions: tensors in, a value and its named terms out.
 
 Rows are this process's share of a batch; with several processes the loss is that of their batches together,
-because sums over rows go through ``parallel.total`` (zol.models.parallel).
+because sums over rows go through ``parallel.total`` (zol.common.parallel).
 """
 
 from typing import NamedTuple
@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from zol.models import parallel
+from zol.common import parallel
 
 
 class Loss(NamedTuple):

@@ -2,7 +2,7 @@
 
 A run is a folder (zol.train.run_folder). Called again with the same settings, the loop continues from the
 last good state and takes the very steps that an uninterrupted run would have taken. With torchrun every
-process runs this loop on its share of each batch (zol.models.parallel), and the first one writes the files.
+process runs this loop on its share of each batch (zol.common.parallel), and the first one writes the files.
 """
 
 import math
@@ -17,15 +17,13 @@ from rich.progress import Progress
 from torch import Tensor
 
 from zol import checkpoint
-from zol.common import interrupts
+from zol.common import interrupts, parallel
 from zol.common.config import Config
 from zol.common.errors import CheckpointError, DataError
 from zol.common.memory import keep_freed_memory
 from zol.common.progress import Clock, progress_bar, summary, told
-from zol.data import Batch, Dataset
-from zol.data.lookahead import look_ahead
-from zol.data.resident import place
-from zol.models import parallel
+from zol.data import Dataset
+from zol.data.sampling import Sampler
 from zol.models.base import Learner, Model
 from zol.train.checks import check_data
 from zol.train.health import Held, check_health
@@ -153,8 +151,8 @@ class _Run:
         self.learner, self.config, self.folder, self.facts = learner, config, folder, facts
         self.device = next(learner.model.parameters()).device
         self.generator = torch.Generator(self.device).manual_seed(config.seed)
-        self.source = place(dataset, self.device, physics=learner.physics)
-        self.rows, self.held = len(dataset), None
+        self.sampler = Sampler(dataset, self.device, learner.batches)
+        self.held: Held | None = None
         if isinstance(learner.model, Model):
             self.held = Held.draw(dataset, learner.model.z_dim, config.seed).to(self.device)
         self.board: Board = NoBoard()
@@ -187,20 +185,10 @@ class _Run:
     def update(self) -> Mapping[str, Tensor]:
         """One step on one batch."""
         self.learner.scale_learning_rates(self.config.learning_scale(self.step))
-        n, device = self.config.batch_size, self.device
-        drawn = torch.randint(self.rows, (n,), generator=self.generator, device=device)
-        metrics = self.learner.update(self.batch(drawn), self.generator)
+        batch = self.sampler.draw(self.learner.batches, self.config.batch_size, self.generator)
+        metrics = self.learner.update(batch, self.generator)
         self.step += 1
         return metrics
-
-    def batch(self, drawn: Tensor) -> Batch:
-        """This process's share of the transitions, or of the stretches that begin with them."""
-        own = parallel.share(drawn)
-        if self.learner.lookahead is None:
-            return self.source.take(own)
-        n, discount = self.learner.lookahead
-        chance = torch.rand(len(drawn), generator=self.generator, device=self.device)
-        return look_ahead(self.source, own, n, discount, parallel.share(chance))
 
     def agreed(self, stop: bool) -> bool:
         """Whether any process wants to stop: all of them must do so after the same step."""

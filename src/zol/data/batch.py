@@ -1,0 +1,48 @@
+"""What a learner is given in every step: transitions, and what else it asked for (zol.data.sampling)."""
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from zol.fields import Layout, States
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Transitions (s, a, s'); ``N`` rows. With ``length`` they are stretches of several steps.
+
+    Columns are None unless a :class:`~zol.data.sampling.BatchSpec` asked for them.
+    """
+
+    obs: Tensor  # [N, D]
+    action: Tensor  # [N, A]
+    next_obs: Tensor  # [N, D]
+    terminated: Tensor  # [N] bool
+    next_physics: Tensor | None = None  # simulator states, if stored and wanted, [N, P]
+    physics: Tensor | None = None  # [N, P]
+    goal: Tensor | None = None  # a state on the way of a stretch, [N, D]
+    length: Tensor | None = None  # steps from obs to next_obs, [N]
+    future_obs: Tensor | None = None  # s_{t+k} of the same episode, k geometric, [N, D]
+    next_action: Tensor | None = None  # what the data did in s', [N, A]; zeros where the episode is over
+    last: Tensor | None = None  # the episode is over in s', so that the data have no next action, [N] bool
+    expert_obs: Tensor | None = None  # windows of W consecutive demonstrated states, [M, W, D]
+    expert_next_obs: Tensor | None = None  # the states after each of them, [M, W, D]
+
+    def __len__(self) -> int:
+        return len(self.obs)
+
+    def to(self, device: torch.device | str) -> "Batch":
+        """The same transitions on another device."""
+        columns: dict[str, Any] = {column.name: getattr(self, column.name) for column in fields(self)}
+        moved: dict[str, Any] = {name: c if c is None else c.to(device) for name, c in columns.items()}
+        return Batch(**moved)
+
+    def departed(self, layout: Layout) -> States:
+        """The states the transitions begin in."""
+        return States(self.obs, layout, physics=self.physics)
+
+    def arrived(self, layout: Layout) -> States:
+        """The states the transitions lead to: what a reward of this data is computed on."""
+        return States(self.next_obs, layout, action=self.action, physics=self.next_physics)
