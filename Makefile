@@ -22,10 +22,11 @@ $(VENV)/.dev: $(VENV)/.core
 demo: $(VENV)/.core  ## pretrain on the donut, prompt, adapt, roll out; writes runs/demo/
 	$(BIN)/zol demo
 
-lint: $(VENV)/.dev  ## ruff and mypy
+lint: $(VENV)/.dev  ## ruff, mypy, and the direction of imports
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 
 test: lint  ## lint, then every test that fits in ten minutes on two cores
 	$(BIN)/pytest -m "not slow"
