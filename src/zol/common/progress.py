@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from rich.progress import (
     BarColumn,
@@ -32,6 +33,28 @@ def progress_bar(*, quiet: bool = False) -> Progress:
         _Note(),
         disable=quiet,
     )
+
+
+class Ticker:
+    """One line of a progress display that may not be there: with no display, every call does nothing."""
+
+    def __init__(
+        self, progress: Progress | None, what: str, total: int, *, done: int = 0, note: str = ""
+    ) -> None:
+        self._progress = progress
+        self._task = progress.add_task(what, total=total, completed=done, note=note) if progress else None
+
+    def advance(self, count: int = 1, note: str | None = None) -> None:
+        """``count`` more are done; a ``note`` replaces the one that is shown."""
+        self._update(advance=count, **({} if note is None else {"note": note}))
+
+    def reach(self, done: int, note: str | None = None) -> None:
+        """So many are done altogether."""
+        self._update(completed=done, **({} if note is None else {"note": note}))
+
+    def _update(self, **changes: Any) -> None:
+        if self._progress is not None and self._task is not None:
+            self._progress.update(self._task, **changes)
 
 
 class Clock:
