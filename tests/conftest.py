@@ -27,7 +27,7 @@ def zol_command(capsys: pytest.CaptureFixture[str]) -> Command:
 
 @pytest.fixture(scope="session")
 def tiny_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model of the donut after a few steps: it can be opened, prompted and rolled out, and earns nothing."""
+    """A model of the donut after a few steps: it can be opened, prompted and rolled out; it earns nothing."""
     from zol.cli import main
 
     folder = tmp_path_factory.mktemp("tiny")

@@ -1,10 +1,13 @@
 """Files that appear whole or not at all, and tensors in them: safetensors, never pickle."""
 
 import errno
+import glob
 import os
+import secrets
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
@@ -17,6 +20,7 @@ from zol.common.errors import CheckpointError, DataError
 
 # no space, quota used up, file larger than the system lets this process write
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+FILLING = ".filling.lock"  # held by the process that fills a new folder
 PICKLES = (".pkl", ".pickle", ".pt", ".pth", ".ckpt", ".bin", ".joblib")
 
 
@@ -34,11 +38,19 @@ def _unwritten(path: Path, needed: int, error: OSError) -> CheckpointError:
     )
 
 
+def temporary_name(path: Path) -> Path:
+    """A hidden name beside ``path`` that no other process has, will have or can guess.
+
+    A process number would not do: in containers it repeats from run to run.
+    """
+    return path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+
+
 def write_atomic(path: Path, data: bytes) -> None:
     """Write under a temporary name, flush to the disk, then rename: a reader sees old or new, never half."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = temporary_name(path)
     try:
-        with temporary.open("wb") as file:
+        with temporary.open("xb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
@@ -46,12 +58,41 @@ def write_atomic(path: Path, data: bytes) -> None:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    if os.name == "posix":  # makes the rename itself survive a power cut; Windows has no such call
-        folder = os.open(path.parent, os.O_RDONLY)
+    _flush_folder(path.parent)
+
+
+def _flush_folder(folder: Path) -> None:
+    if os.name == "posix":  # makes a rename itself survive a power cut; Windows has no such call
+        handle = os.open(folder, os.O_RDONLY)
         try:
-            os.fsync(folder)
+            os.fsync(handle)
         finally:
-            os.close(folder)
+            os.close(handle)
+
+
+@contextmanager
+def new_folder(path: Path) -> Iterator[Path]:
+    """A folder to fill, which appears at ``path`` when the block ends well, and not at all otherwise.
+
+    What killed processes left behind under temporary names is removed first; a folder that a living process
+    is filling is locked, and stays.
+    """
+    if path.exists():
+        raise DataError(f"{path} already exists: choose another folder, or remove it first")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    for leftover in path.parent.glob(f".{glob.escape(path.name)}.*.tmp"):
+        with suppress(DataError, OSError), lock(leftover / FILLING):
+            shutil.rmtree(leftover)
+    temporary = temporary_name(path)
+    temporary.mkdir()
+    try:
+        with lock(temporary / FILLING):
+            yield temporary
+            (temporary / FILLING).unlink()
+            temporary.rename(path)
+        _flush_folder(path.parent)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def write_bytes(path: Path, data: bytes) -> None:

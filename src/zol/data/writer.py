@@ -6,7 +6,6 @@ with DatasetWriter("runs/walker", provenance={"world": "walker"}) as writer:
 
 import math
 import os
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from zol.common.errors import DataError
-from zol.common.files import lock, write_atomic
+from zol.common.files import lock, new_folder, write_atomic
 from zol.data import disk
 from zol.data.episodes import actions, check_finite, matrix
 
@@ -214,18 +213,12 @@ def building(
     path: Path, provenance: Mapping[str, Any], resets: ArrayLike | None = None
 ) -> Iterator[DatasetWriter]:
     """A writer for a set that appears at ``path`` when it is complete, or not at all."""
-    if path.exists():
-        raise DataError(f"{path} already exists: choose another folder, or remove it first")
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with DatasetWriter(temporary, provenance=provenance, resets=resets) as writer:
+    with new_folder(path) as folder:
+        with DatasetWriter(folder, provenance=provenance, resets=resets) as writer:
             yield writer
             if writer.episodes == 0:
                 raise DataError(f"there is no episode to write to {path}")
-        (temporary / LOCK).unlink()
-        temporary.rename(path)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+        (folder / LOCK).unlink()
 
 
 def _schema(rows: Rows) -> dict[str, tuple[np.dtype[Any], tuple[int, ...]]]:
