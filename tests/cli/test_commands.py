@@ -1,6 +1,7 @@
 """Commands as a user types them: help that teaches, errors in one line, files where they were promised."""
 
 import json
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -213,3 +214,27 @@ def test_training_on_nothing_is_one_sentence(capsys: pytest.CaptureFixture[str],
     assert code == 2
     assert err.startswith("zol: ")
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("error", "shown"),
+    [
+        (PermissionError(13, "Permission denied", "/somewhere/out"), "/somewhere/out: permission denied"),
+        (MemoryError(), "there is not enough memory"),
+        (sqlite3.DatabaseError("database disk image is malformed"), "image is malformed"),
+    ],
+    ids=["disk", "memory", "store"],
+)
+def test_what_the_system_refuses_is_one_sentence(
+    error: Exception, shown: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse() -> None:
+        raise error
+
+    monkeypatch.setattr("zol.cli.doctor.doctor", refuse)
+    code, _, err = run(capsys, "doctor")
+    assert code == 3
+    assert err.startswith("zol: zol doctor stopped: ")
+    assert shown in err
+    assert err.count("\n") == 1
+    assert "Traceback" in run(capsys, "doctor", "--debug")[2]

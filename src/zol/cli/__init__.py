@@ -5,8 +5,11 @@ instant. tyro turns a function's signature and docstring into its options and he
 """
 
 import os
+import sqlite3
 import sys
+import traceback
 from importlib import import_module
+from typing import NoReturn
 
 from zol.common.errors import ZolError, unknown_name
 
@@ -46,23 +49,53 @@ COMMANDS: dict[str, tuple[str, str]] = {
 SHAPED_BY_WORDS = {"train fb"}
 
 
+# Exit codes beside 0: 1 a reader went away, 2 something is wrong with the command or its input,
+# 3 the system refused (disk, memory, permissions), 130 interrupted.
+REFUSED = (OSError, MemoryError, sqlite3.Error)
+
+
 def main(argv: list[str] | None = None) -> None:
     """Entry point of the ``zol`` command."""
-    words = sys.argv[1:] if argv is None else argv
+    words = list(sys.argv[1:] if argv is None else argv)
+    debug = "--debug" in words
+    if debug:
+        words.remove("--debug")
     try:
         try:
             _run(words)
         finally:
             sys.stdout.flush()  # here, where a reader that is gone can still be dealt with
     except ZolError as error:
-        print(f"zol: {error}", file=sys.stderr)
-        sys.exit(2)
+        _complain(str(error), 2, error, debug)
     except BrokenPipeError:  # whoever read our output has seen enough: zol … | head
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
+    except REFUSED as error:
+        _complain(refusal(error, " ".join(words[:2])), 3, error, debug)
     except KeyboardInterrupt:
         print("\nzol: stopped; everything finished so far is saved", file=sys.stderr)
         sys.exit(130)
+
+
+def _complain(sentence: str, code: int, error: BaseException, debug: bool) -> NoReturn:
+    print(f"zol: {sentence}", file=sys.stderr)
+    if debug:
+        traceback.print_exception(error)
+    sys.exit(code)
+
+
+def refusal(error: BaseException, doing: str) -> str:
+    """One sentence about an error of the system: what was being done, to which file, and what is safe."""
+    if isinstance(error, MemoryError):
+        what = "there is not enough memory for this"
+    elif isinstance(error, OSError) and error.strerror:
+        where = "" if error.filename is None else f"{os.fsdecode(error.filename)}: "
+        what = f"{where}{error.strerror.lower()}"
+    else:
+        what = str(error) or type(error).__name__
+    return (
+        f"zol {doing} stopped: {what}. Files that were finished before are intact; --debug shows where it was"
+    )
 
 
 def _run(words: list[str]) -> None:
@@ -106,6 +139,6 @@ def _overview(prefix: str) -> str:
             "",
             *rows,
             "",
-            "zol COMMAND --help explains a command and all its options.",
+            "zol COMMAND --help explains a command and all its options; --debug shows tracebacks.",
         ]
     )
