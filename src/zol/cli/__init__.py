@@ -94,7 +94,7 @@ def refusal(error: BaseException, doing: str) -> str:
     else:
         what = str(error) or type(error).__name__
     return (
-        f"zol {doing} stopped: {what}. Files that were finished before are intact; --debug shows where it was"
+        f"zol {doing} stopped: {what}. Files finished before are intact; --debug shows where it was"
     )
 
 
