@@ -2,7 +2,7 @@
 
 glibc gives large freed blocks back to the kernel, and a training step that frees dozens of megabytes gets
 them back zeroed and page by page in the next one: thousands of page faults per step, a sixth of its time
-(docs/benchmarks.md). Told to keep them, it has none.
+(docs/speed.md). Told to keep them, it has none.
 """
 
 import ctypes

@@ -34,7 +34,7 @@ class FBLearner:
 
     ``autocast`` is the type that networks compute in (``torch.bfloat16`` on GPUs that are fast at it), while
     weights and losses keep theirs: a Gram loss is a difference of large sums. ``compiled`` fuses each
-    network by ``torch.compile``. docs/benchmarks.md says when they pay.
+    network by ``torch.compile``. docs/speed.md says when they pay.
     """
 
     def __init__(self, model: FB, *, autocast: torch.dtype | None = None, compiled: bool = False) -> None:

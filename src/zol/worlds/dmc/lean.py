@@ -3,7 +3,7 @@
 Three parts of ``mj_step`` do not move the body. The Python bindings give MuJoCo a clock, which it reads
 dozens of times per step to fill ``MjData.timer``. Sensors are evaluated at every substep, read or not. And
 the solver looks for islands, groups of bodies that do not touch, where a single tree of joints can only be
-one. docs/benchmarks.md has what each of them costs.
+one. docs/speed.md has what each of them costs.
 """
 
 import copy
