@@ -143,3 +143,12 @@ def test_a_name_cannot_be_taken_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "entry_points", lambda group: [point])
     with pytest.raises(ZolError, match="registers the thing 'path', which is taken already"):
         list(registry(path=Entry("pathlib:Path")))
+
+
+def test_a_notebook_adds_its_own() -> None:
+    things = registry(path=Entry("pathlib:Path"))
+    things.add("mine", 3)
+    assert things["mine"] == 3
+    assert list(things) == ["path", "mine"]
+    with pytest.raises(ZolError, match="there is a thing called 'path' already"):
+        things.add("path", 4)

@@ -93,9 +93,7 @@ def refusal(error: BaseException, doing: str) -> str:
         what = f"{where}{error.strerror.lower()}"
     else:
         what = str(error) or type(error).__name__
-    return (
-        f"zol {doing} stopped: {what}. Files finished before are intact; --debug shows where it was"
-    )
+    return f"zol {doing} stopped: {what}. Files finished before are intact; --debug shows where it was"
 
 
 def _run(words: list[str]) -> None:

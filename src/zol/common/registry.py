@@ -38,6 +38,7 @@ class Registry(Mapping[str, T], Generic[T]):
         """``kind`` is what error messages call an entry, ``group`` the name of the entry-point group."""
         self.kind, self.group, self.own = kind, group, dict(own)
         self._loaded: dict[str, T] = {}
+        self._added: dict[str, T] = {}
 
     @cached_property
     def _others(self) -> dict[str, EntryPoint]:
@@ -54,20 +55,29 @@ class Registry(Mapping[str, T], Generic[T]):
     def __iter__(self) -> Iterator[str]:
         yield from self.own
         yield from self._others
+        yield from self._added
 
     def __len__(self) -> int:
-        return len(self.own) + len(self._others)
+        return len(self.own) + len(self._others) + len(self._added)
 
     def __contains__(self, name: object) -> bool:
-        return name in self.own or name in self._others
+        return name in self.own or name in self._others or name in self._added
 
     def __getitem__(self, name: str) -> T:
         """The object of that name; an unknown name is answered with the nearest one that exists."""
+        if name in self._added:
+            return self._added[name]
         if name not in self._loaded:
             if name not in self:
                 raise UnknownName(unknown_name(self.kind, name, self))
             self._loaded[name] = self._load(name)
         return self._loaded[name]
+
+    def add(self, name: str, value: T) -> None:
+        """Register an object for this process, as a notebook or a test does; packages use entry points."""
+        if name in self:
+            raise ZolError(f"there is a {self.kind} called '{name}' already: choose another name")
+        self._added[name] = value
 
     def _load(self, name: str) -> T:
         if name in self._others:
@@ -92,6 +102,8 @@ class Registry(Mapping[str, T], Generic[T]):
         """What an entry is, in one line."""
         if name in self.own:
             return self.own[name].summary
+        if name in self._added:
+            return "added in this process"
         return f"from the package {_package(self._others[name])}"
 
     def summaries(self) -> dict[str, str]:
