@@ -17,11 +17,13 @@ rows, so that many rewards cost one pass over B.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
 from torch import Tensor
 
+from zol import measure
 from zol.common.errors import DataError
 from zol.models.base import Model
 
@@ -74,17 +76,30 @@ def reward(
     return z if rewards.ndim == 2 else z[0]
 
 
-def reward_moments(
-    model: Model, obs: Tensor, rewards: Tensor, *, chunk: int = CHUNK
-) -> tuple[Tensor, Tensor]:
-    """E[B r] and the least-squares weights argmin_u E[(r − φᵀu)²], both ``[T, d]`` and not projected.
+@dataclass(frozen=True)
+class RewardMoments:
+    """What values need to know about T rewards instead of latents: the scale of rewards is still in them."""
 
-    What a value needs instead of a latent: the scale of the reward is still in them.
-    """
+    moment: Tensor  # v = E[B r], [T, d], not projected
+    weights: Tensor  # u = argmin_u E[(r − φᵀu)²], [T, d]
+    mean: Tensor  # E[r], [T]
+
+
+def reward_moments(model: Model, obs: Tensor, rewards: Tensor, *, chunk: int = CHUNK) -> RewardMoments:
+    """E[B r], least-squares weights of the reward and E[r], of rewards ``[T, N]`` of states ``[N, D]``."""
     _check(model, obs, rewards)
     moment, _ = _moments(model, obs, rewards, chunk, regress=False)
     crossed, covariance = _moments(model, obs, rewards, chunk, regress=True)
-    return moment.to(obs.dtype), (crossed @ _pseudo_inverse(covariance)).to(obs.dtype)
+    weights = (crossed @ _pseudo_inverse(covariance)).to(obs.dtype)
+    return RewardMoments(moment.to(obs.dtype), weights, rewards.mean(-1))
+
+
+@torch.no_grad()
+def predicted_rewards(model: Model, moments: RewardMoments, obs: Tensor) -> Tensor:
+    """r̂(s) ``[T, N]`` of states ``[N, D]``: the part of each reward that is linear in model features."""
+    phi = regressors(model)(obs)  # [N, d]
+    weights, mean = moments.weights.unsqueeze(1), moments.mean.unsqueeze(1)
+    return measure.predicted_reward(model, phi.unsqueeze(0), weights.to(phi.dtype), mean.to(phi.dtype))
 
 
 def goal(model: Model, obs: Tensor) -> Tensor:
