@@ -95,11 +95,19 @@ def reward_moments(model: Model, obs: Tensor, rewards: Tensor, *, chunk: int = C
 
 
 @torch.no_grad()
-def predicted_rewards(model: Model, moments: RewardMoments, obs: Tensor) -> Tensor:
-    """r̂(s) ``[T, N]`` of states ``[N, D]``: the part of each reward that is linear in model features."""
-    phi = regressors(model)(obs)  # [N, d]
-    weights, mean = moments.weights.unsqueeze(1), moments.mean.unsqueeze(1)
-    return measure.predicted_reward(model, phi.unsqueeze(0), weights.to(phi.dtype), mean.to(phi.dtype))
+def start_rewards(model: Model, obs: Tensor, rewards: Tensor, starts: Tensor) -> Tensor:
+    """r(s0) of start states ``[S, D]``, ``[T, S]``; zero where the model's measure does not count s0.
+
+    It is predicted from the model's features, r̂(s0) = φ(s0)ᵀu, with weights u fitted to the rewards
+    ``[T, N]`` of the sample ``[N, D]``: start states come without the action or the simulator state that some
+    rewards ask for. Its weight in a normalised return is 1 − γ (:func:`zol.measure.next_state_return`).
+    """
+    if not measure.counts_current_state(model):
+        return rewards.new_zeros(len(rewards), len(starts))
+    found = reward_moments(model, obs, rewards)
+    phi = regressors(model)(starts)  # [S, d]
+    weights, mean = found.weights.unsqueeze(1).to(phi.dtype), found.mean.unsqueeze(1).to(phi.dtype)
+    return measure.predicted_reward(model, phi, weights, mean)
 
 
 def goal(model: Model, obs: Tensor) -> Tensor:

@@ -20,6 +20,7 @@ from zol.adapt.gpi import gpi_policy
 from zol.adapt.lola import LoLAConfig, lookahead_returns
 from zol.adapt.practice import Practice
 from zol.adapt.problem import Problem
+from zol.adapt.zol import ZOLConfig
 from zol.bench import ranking
 from zol.data import Batch
 from zol.evidence import Evidence
@@ -38,7 +39,7 @@ CONVENTIONS = [
     Measure(normalised, begins, offset)  # type: ignore[arg-type]
     for normalised, begins, offset in itertools.product((False, True), ("next", "current"), (0.0, 1.0))
 ]
-STATES, STARTS, GAMMA = 6, 4, 0.8
+STATES, STARTS, GAMMA = 6, 4, 0.6
 EVERY = torch.eye(STATES, dtype=torch.float64)
 REWARDS = 3 * torch.rand(2, STATES, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
 
@@ -154,6 +155,14 @@ def test_imagined_rollouts_end_with_the_models_own_value(case: Case, horizon: in
     )
     got = rollouts.values(case.z, seeded())[:, 0]  # [K, T, S]
     torch.testing.assert_close(got, (1 - GAMMA) * case.values(), **EXACT)
+
+
+def test_estimates_of_a_search(case: Case) -> None:
+    """What a method reports beside its latents, here of searches that take no step."""
+    unshaped = ZOLConfig(steps=0, shaping="linear", clip=1e6)
+    for k, row in enumerate(case.z):
+        found = zol.adapt.zol(case.model, case.evidence, row.expand(2, -1), unshaped)
+        torch.testing.assert_close(found.estimate[0], case.start_values()[k], **EXACT)
 
 
 def test_frozen_critic(case: Case) -> None:

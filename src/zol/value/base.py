@@ -12,7 +12,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from zol import measure, prompt
+from zol import prompt
 from zol.common.errors import CheckpointError, DataError
 from zol.evidence import Evidence
 from zol.fields import Layout
@@ -45,15 +45,9 @@ class ValueProblem:
 
     @cached_property
     def start_rewards(self) -> Tensor:
-        """r(s0) of every start state ``[T, S]``; zero where the model's measure does not count it.
-
-        It is predicted from the model's features instead of computed, because start states come without the
-        action or simulator state that some rewards ask for. Its weight in a value is 1 − γ.
-        """
+        """r(s0) of every start state ``[T, S]``; zero where the model's measure does not count it."""
         evidence = self.evidence
-        if not measure.counts_current_state(self.model):
-            return evidence.rewards.new_zeros(len(evidence.tasks), len(evidence.starts))
-        return prompt.predicted_rewards(self.model, self.moments, evidence.starts)
+        return prompt.start_rewards(self.model, evidence.obs, evidence.rewards, evidence.starts)
 
 
 @dataclass(frozen=True)
@@ -96,7 +90,8 @@ class Estimator:
             )
         if self.needs_learned_world and (problem.layout is None or not problem.tasks):
             return "the tasks as functions and the layout of observations: ValueProblem(tasks=…, layout=…)"
-        if self.needs_transitions and None in (evidence.before, evidence.action, evidence.terminated):
+        parts = (evidence.before, evidence.action, evidence.terminated)
+        if self.needs_transitions and any(part is None for part in parts):
             return (
                 "whole transitions, and the sample holds next states only: gather the evidence from a dataset"
             )
