@@ -5,7 +5,6 @@ import torch
 from torch import Tensor
 
 from zol import measure, prompt
-from zol.bench.ranking import spearman
 from zol.evidence import Evidence
 from zol.testing.exact import ExactFB
 from zol.value import ESTIMATORS, ValueProblem
@@ -52,12 +51,3 @@ def test_intervals_cover_members_and_starts() -> None:
     assert (found.low < found.mean).all()
     assert (found.mean < found.high).all()
     assert torch.allclose(found.diagnostics["doubt"], torch.full((4, 2), 10.0), atol=0.5)
-
-
-def test_rank_correlation_is_the_usual_one() -> None:
-    from scipy.stats import spearmanr
-
-    x = torch.randn(30, generator=generator(4)).round(decimals=1)  # with ties
-    y = x + torch.randn(30, generator=generator(5)).round(decimals=1)
-    assert spearman(x, y) == pytest.approx(float(spearmanr(x, y).statistic))
-    assert spearman(x, torch.ones(30)) == 0.0
