@@ -72,14 +72,16 @@ def run(
     """
     if not models:
         raise ZolError("no model to look at: give checkpoint folders or names of the zoo")
-    console = console or Console()
     lines: list[Judgement] = []
     points: list[dict[str, object]] = []
-    with progress_bar(quiet=console.quiet) as progress:
+    with progress_bar(quiet=console is not None and console.quiet) as progress:
+        console = console or progress.console  # prints above the bar instead of through it
+        bar = progress.add_task("models", total=len(models))
         for name in models:
             judged, seen = _judge_model(name, episodes, seed, console, progress)
             lines += judged
             points += seen
+            progress.advance(bar)
     told = of_numbers() | {"seed of the pools": seed, "true episodes per latent": episodes}
     out.mkdir(parents=True, exist_ok=True)
     _write(out / "ranking.csv", told, [asdict(line) for line in lines])
