@@ -55,10 +55,10 @@ def reward(
     _check(model, obs, table)
     if centre:
         table = table - table.mean(-1, keepdim=True)
-    silent = (table.abs().amax(-1) == 0).nonzero().flatten().tolist()
-    if silent:
+    unrewarded = (table.abs().amax(-1) == 0).nonzero().flatten().tolist()
+    if unrewarded:
         raise DataError(
-            f"the reward of task {silent[0]} is {'constant' if centre else 'zero'} on all {table.shape[1]} "
+            f"the reward of task {unrewarded[0]} is {'constant' if centre else 'zero'} on all {table.shape[1]} "
             "sampled states, so it cannot say which latent is wanted: sample more states, or check the reward"
         )
     if how == "weighted":
