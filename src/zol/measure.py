@@ -1,18 +1,28 @@
-r"""From the successor measure to the density ratio: the identity that ZOL rests on.
+r"""From the successor measure to ratios, values and Bellman equations, whatever convention a model follows.
 
-For any policy π_z the discounted occupancy is the average of its successor measure over start states,
-so its density with respect to the data can be read off a pretrained model (paper, boxed equation):
+For any policy π_z the discounted occupancy is the average of its successor measure over start states, so its
+density with respect to the data can be read off a pretrained model (paper, boxed equation):
 
     μ(z)   = E_{s0}[ F(s0, π_z(s0), z) ]                                          :func:`forward_mean`
     w_z(s) = d^{π_z}(s) / ρ(s)  =  (1 − γ) μ(z)ᵀ B(s)                              :func:`raw_ratio`
     E_ρ[w_z] = 1,   E_ρ[w_z r] = (1 − γ) E Σ_t γ^t r(s_{t+1}) = J(π_z)
 
-Approximate models give ratios that are noisy, sometimes negative: :func:`shape_weights` makes them
-positive, of mean one, and bounded. This file alone knows the measure conventions.
+Approximate models give ratios that are noisy and sometimes negative: :func:`shape_weights` makes them
+positive, of mean one, and bounded.
 
-**Two conventions.** Our models sum over *next* states, so J counts rewards from s_1 on. The paper's
-sum begins with s_0 itself. With d^cur = (1 − γ)ρ0 + γ d^next the two returns differ by the reward of the
-start states alone: J^cur = (1 − γ) E_{ρ0}[r] + γ J^next; :func:`next_state_return` converts.
+**Conventions.** A model may have learned another successor measure than the one above; ``model.measure`` says
+which. This file is the only one that reads it. In all of them the density of the future of (s, a) is
+
+    w(s, a, s') = c · F(s, a, z)ᵀB(s') + o        c = 1 if ``normalised``, else 1 − γ;   o = ``offset``
+
+so that everything else follows from c, o and from the state that the sum over time begins with:
+
+    mean reward       J^b(s, a) = E_ρ[w r] = c · FᵀE_ρ[B r] + o · E_ρ[r]           :func:`discounted_return`
+    begins            J^current = (1 − γ) r(s) + γ J^next                          :func:`next_state_return`
+    Bellman equation  w(s, a, ·) = (1 − γ) δ_first / ρ + γ E[w(s', π_z(s'), ·)]    :func:`bellman_residual`
+
+where "first" is s' for sums that begin with the next state and s for those that begin with the current one.
+Results are always those of next states, J^next: the return counts rewards from s_1 on.
 """
 
 from typing import Literal
@@ -42,14 +52,40 @@ def raw_ratio(model: Model, mu: Tensor, features: Tensor) -> Tensor:
     return model.measure.scale(model.discount) * (mu @ features.mT) + model.measure.offset
 
 
-def next_state_return(model: Model, estimate: Tensor, start_reward: Tensor) -> Tensor:
-    """The return from s_1 on, whatever convention the model's measure has.
+def counts_current_state(model: Model) -> bool:
+    """Whether the model's sum over time begins with the current state s_t, and so counts its reward too."""
+    return model.measure.begins == "current"
 
-    ``start_reward`` is E_{ρ0}[r(s0)], needed only by models whose sum begins with the current state.
+
+def next_state_return(model: Model, estimate: Tensor, start_reward: Tensor) -> Tensor:
+    """The normalised return from s_1 on, whatever state the model's sum begins with.
+
+    ``start_reward`` is r(s0), or its mean over start states; only models whose sum begins with the current
+    state need it: J^next = (J^current − (1 − γ) r(s0)) / γ.
     """
-    if model.measure.begins == "next":
+    if not counts_current_state(model):
         return estimate
     return (estimate - (1.0 - model.discount) * start_reward) / model.discount
+
+
+def discounted_return(
+    model: Model,
+    product: Tensor,
+    mean_reward: Tensor | float = 0.0,
+    reward_here: Tensor | float = 0.0,
+    *,
+    normalised: bool,
+) -> Tensor:
+    """E Σ_t γ^t r(s_{t+1}) from FᵀE_ρ[B r], element by element; times 1 − γ if ``normalised``.
+
+    ``mean_reward`` is E_ρ[r], which centred models cannot see in B; ``reward_here`` is r(s) of the state that
+    F was evaluated in, which models whose sum begins with the current state count as well.
+    """
+    unit = 1.0 if normalised else 1.0 - model.discount
+    value = model.measure.scale(model.discount) / unit * product
+    if model.measure.offset:
+        value = value + model.measure.offset / unit * mean_reward
+    return next_state_return(model, value, torch.as_tensor(reward_here) / unit)
 
 
 def action_value(
@@ -59,14 +95,60 @@ def action_value(
     mean_reward: Tensor | float = 0.0,
     reward_here: Tensor | float = 0.0,
 ) -> Tensor:
-    """Q(s, a) = E Σ_t γ^t r(s_{t+1}) ``[P, ...]`` in units of reward, from F ``[P, ..., d]`` and E_ρ[B r].
+    """Q(s, a) = E Σ_t γ^t r(s_{t+1}) of every member ``[P, ...]``, from F ``[P, ..., d]`` and E_ρ[B r].
 
     The moment E_ρ[B r] is not projected, and not whitened either: M = FᵀB ρ makes Q = Fᵀ E_ρ[B r] for any B.
-    ``mean_reward`` E_ρ[r] matters for centred models only, ``reward_here`` r(s) for those whose sum begins
-    with the current state; without them Q is right up to a constant that no action changes.
+    ``mean_reward`` and ``reward_here`` are as in :func:`discounted_return`; without them Q is right up to a
+    constant that no action changes.
     """
-    mean = model.measure.scale(model.discount) * (F * moment).sum(-1) + model.measure.offset * mean_reward
-    return next_state_return(model, mean, torch.as_tensor(reward_here)) / (1.0 - model.discount)
+    mean = discounted_return(model, (F * moment).sum(-1), mean_reward, reward_here, normalised=True)
+    return mean / (1.0 - model.discount)
+
+
+def predicted_reward(model: Model, features: Tensor, weights: Tensor, mean_reward: Tensor) -> Tensor:
+    """r̂(s) = φ(s)ᵀu ``[...]``, for regressors φ(s) ``[..., d]`` and weights u = argmin_u E_ρ[(r − φᵀu)²].
+
+    Centred features have mean zero, so that they do not see the mean reward E_ρ[r]; it is added for them.
+    """
+    seen = (features * weights).sum(-1)
+    return seen + model.measure.offset * mean_reward
+
+
+def first_state(model: Model, obs: Tensor, next_obs: Tensor) -> Tensor:
+    """The first state that the measure of a transition (s, a, s') counts: s' for most models, or s."""
+    return obs if counts_current_state(model) else next_obs
+
+
+def bellman_residual(
+    model: Model, F: Tensor, next_F: Tensor, first: Tensor, features: Tensor, discount: Tensor
+) -> tuple[Tensor, Tensor]:
+    r"""How well F follows its Bellman equation on N transitions: relative residual (→ 0) and mass (→ 1).
+
+    The equation w = (1 − γ) δ_first/ρ + γ w', integrated against B ρ and divided by c, is
+
+        ε_i = C (F_i − γ_i F'_i) − k B(first_i) + o (1 − γ_i)/c · E_ρ[B] = 0,     C = E_ρ[BBᵀ],  k = (1 − γ)/c
+
+    where C F are the successor features of B, in units of k. The residual is √(E‖ε‖² / E‖C F‖²). Integrated
+    against ρ alone, the equation says that one step of the future has mass one,
+
+        mass = mean_{i≠j} ( (F_i − γ_i F'_i)ᵀB_j / k + o (1 − γ_i)/(1 − γ) ) = 1.
+
+    ``F`` and ``next_F`` are F(s, a, z) and F(s', π_z(s'), z) ``[N, d]``, ``first`` is B of
+    :func:`first_state` ``[N, d]``, ``features`` is B of the sample that stands for ρ ``[N, d]``, and
+    ``discount`` is γ_i ``[N]``, zero where an episode ended.
+    """
+    n, c, o = len(features), model.measure.scale(model.discount), model.measure.offset
+    k = (1.0 - model.discount) / c
+    C = features.mT @ features / n
+    change = F - discount.unsqueeze(-1) * next_F  # [N, d]
+    error = change @ C - k * first
+    # Pairs i ≠ j: a state says nothing about the measure of the transition it belongs to.
+    mass = (change.sum(0) @ features.sum(0) - (change * features).sum()) / (n * (n - 1)) / k
+    if o:
+        error = error + o / c * (1.0 - discount).unsqueeze(-1) * features.mean(0)
+        mass = mass + o * (1.0 - discount).mean() / (1.0 - model.discount)
+    residual = (error.square().sum() / (F @ C).square().sum().clamp_min(1e-12)).sqrt()
+    return residual, mass
 
 
 def shape_weights(

@@ -17,11 +17,13 @@ rows, so that many rewards cost one pass over B.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
 from torch import Tensor
 
+from zol import measure
 from zol.common.errors import DataError
 from zol.models.base import Model
 
@@ -53,10 +55,10 @@ def reward(
     _check(model, obs, table)
     if centre:
         table = table - table.mean(-1, keepdim=True)
-    silent = (table.abs().amax(-1) == 0).nonzero().flatten().tolist()
-    if silent:
+    unrewarded = (table.abs().amax(-1) == 0).nonzero().flatten().tolist()
+    if unrewarded:
         raise DataError(
-            f"the reward of task {silent[0]} is {'constant' if centre else 'zero'} on all {table.shape[1]} "
+            f"the reward of task {unrewarded[0]} is {'constant' if centre else 'zero'} on all {table.shape[1]} "
             "sampled states, so it cannot say which latent is wanted: sample more states, or check the reward"
         )
     if how == "weighted":
@@ -74,17 +76,38 @@ def reward(
     return z if rewards.ndim == 2 else z[0]
 
 
-def reward_moments(
-    model: Model, obs: Tensor, rewards: Tensor, *, chunk: int = CHUNK
-) -> tuple[Tensor, Tensor]:
-    """E[B r] and the least-squares weights argmin_u E[(r − φᵀu)²], both ``[T, d]`` and not projected.
+@dataclass(frozen=True)
+class RewardMoments:
+    """What values need to know about T rewards instead of latents: the scale of rewards is still in them."""
 
-    What a value needs instead of a latent: the scale of the reward is still in them.
-    """
+    moment: Tensor  # v = E[B r], [T, d], not projected
+    weights: Tensor  # u = argmin_u E[(r − φᵀu)²], [T, d]
+    mean: Tensor  # E[r], [T]
+
+
+def reward_moments(model: Model, obs: Tensor, rewards: Tensor, *, chunk: int = CHUNK) -> RewardMoments:
+    """E[B r], least-squares weights of the reward and E[r], of rewards ``[T, N]`` of states ``[N, D]``."""
     _check(model, obs, rewards)
     moment, _ = _moments(model, obs, rewards, chunk, regress=False)
     crossed, covariance = _moments(model, obs, rewards, chunk, regress=True)
-    return moment.to(obs.dtype), (crossed @ _pseudo_inverse(covariance)).to(obs.dtype)
+    weights = (crossed @ _pseudo_inverse(covariance)).to(obs.dtype)
+    return RewardMoments(moment.to(obs.dtype), weights, rewards.mean(-1))
+
+
+@torch.no_grad()
+def start_rewards(model: Model, obs: Tensor, rewards: Tensor, starts: Tensor) -> Tensor:
+    """r(s0) of start states ``[S, D]``, ``[T, S]``; zero where the model's measure does not count s0.
+
+    It is predicted from the model's features, r̂(s0) = φ(s0)ᵀu, with weights u fitted to the rewards
+    ``[T, N]`` of the sample ``[N, D]``: start states come without the action or the simulator state that some
+    rewards ask for. Its weight in a normalised return is 1 − γ (:func:`zol.measure.next_state_return`).
+    """
+    if not measure.counts_current_state(model):
+        return rewards.new_zeros(len(rewards), len(starts))
+    found = reward_moments(model, obs, rewards)
+    phi = regressors(model)(starts)  # [S, d]
+    weights, mean = found.weights.unsqueeze(1).to(phi.dtype), found.mean.unsqueeze(1).to(phi.dtype)
+    return measure.predicted_reward(model, phi, weights, mean)
 
 
 def goal(model: Model, obs: Tensor) -> Tensor:

@@ -31,7 +31,7 @@ class Rollouts:
     """What L latents earned in E episodes each, all from the same E start states."""
 
     returns: Tensor  # Σ_t r_t, [L, E]
-    discounted: Tensor  # (1 − γ) Σ_t γ^t r_t, the scale of offline estimates, [L, E]
+    discounted: Tensor  # (1 − γ) Σ_t γ^t r_t with the model's γ, the scale of offline estimates, [L, E]
     visited: Tensor | None  # observations [steps, L, E, D] if asked for
 
 
@@ -69,7 +69,15 @@ def evaluate(
     length = world.episode_length if steps is None else steps
     with one_torch_thread(getattr(world, "threaded", False)):
         return _run(
-            world, act, lambda s: grouped_rewards(tasks, s), start, length, shape, keep_visited, progress
+            world,
+            act,
+            lambda s: grouped_rewards(tasks, s),
+            start,
+            length,
+            model.discount,
+            shape,
+            keep_visited,
+            progress,
         )
 
 
@@ -99,6 +107,7 @@ def _run(
     rewards: Callable[[States], Tensor],
     start: Tensor,
     steps: int,
+    discount: float,
     shape: tuple[int, int],
     keep_visited: bool,
     progress: Progress | None,
@@ -117,7 +126,7 @@ def _run(
             r = rewards(stacked(recent))  # [K, L, E]
             times = torch.arange(t + 1 - len(recent), t + 1, dtype=torch.float64)
             total += r.sum(0)
-            discounted += torch.einsum("k,kle->le", (1 - world.discount) * world.discount**times, r)
+            discounted += torch.einsum("k,kle->le", (1 - discount) * discount**times, r)
             recent.clear()
         if keep_visited:
             visited.append(states.obs.reshape(*shape, -1).clone())

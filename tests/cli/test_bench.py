@@ -20,6 +20,7 @@ from zol.bench.store import Store
 from zol.bench.unseen import TASKS as UNSEEN
 from zol.cli import main
 from zol.common.errors import ZolError
+from zol.value import ESTIMATORS
 from zol.worlds import make
 
 SHORT = ("--episodes", "4", "--steps", "12", "--workers", "1")
@@ -256,8 +257,8 @@ def test_estimates_of_latents_are_compared_with_what_they_earn(
     assert any(line.startswith("# commit: ") for line in told)
     assert "# seed of the pools: 0" in told
     lines = list(csv.DictReader(line for line in written if not line.startswith("#")))
-    assert len(lines) == 3 * len({line["task"] for line in lines})
-    assert {line["estimator"] for line in lines} == {"ratio", "value", "imagination"}
+    assert len(lines) == len(ESTIMATORS) * len({line["task"] for line in lines})
+    assert {line["estimator"] for line in lines} == set(ESTIMATORS)
     assert (tmp_path / "results" / "ranking.png").stat().st_size > 10_000
 
 

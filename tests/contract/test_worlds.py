@@ -56,8 +56,10 @@ def test_every_donut_task_rewards_something_and_not_everything() -> None:
 
 
 def test_rollout_equals_the_plain_loop_and_pairs_starts() -> None:
+    """Discounted returns are on the scale of the model's estimates, so they use the model's discount."""
     world = Donut()
-    model = FB(FBConfig(obs_dim=2, action_dim=2, z_dim=4, hidden=16, backward_hidden=16))
+    model = FB(FBConfig(obs_dim=2, action_dim=2, z_dim=4, hidden=16, backward_hidden=16, discount=0.9))
+    assert model.discount != world.discount
     z = model.project(torch.randn(3, 4, generator=generator(1)))
     names = ["square", "cross", "square"]
     latents = [Latent(row, identity(model), name, "test") for row, name in zip(z, names, strict=True)]
@@ -74,7 +76,7 @@ def test_rollout_equals_the_plain_loop_and_pairs_starts() -> None:
                     states = single.step(model.act(states.obs, row.unsqueeze(0)))
                 r = float(world.tasks[name](states))
                 total += r
-                discounted += (1 - world.discount) * world.discount**t * r
+                discounted += (1 - model.discount) * model.discount**t * r
             assert float(result.returns[k, e]) == pytest.approx(total)
             assert float(result.discounted[k, e]) == pytest.approx(discounted)
             torch.testing.assert_close(result.visited[-1, k, e], states.obs[0], atol=1e-5, rtol=0)

@@ -30,7 +30,7 @@ def test_rollouts_earn_what_a_plain_loop_earns(name, tasks):
                 states = world.step(model.act(states.obs.float(), z[k]))
                 reward = world.tasks[task](states)
                 returns += reward
-                discounted += (1 - world.discount) * world.discount**t * reward
+                discounted += (1 - model.discount) * model.discount**t * reward
         # The policy sees other batch shapes here, with which float32 matrix products may round differently.
         torch.testing.assert_close(result.returns[k], returns, rtol=0, atol=1e-3)
         torch.testing.assert_close(result.discounted[k], discounted, rtol=0, atol=1e-4)

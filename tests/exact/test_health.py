@@ -6,14 +6,14 @@ from torch import Tensor
 
 from zol.data import Batch
 from zol.testing.exact import ExactFB
-from zol.train.health import Held, check_health
+from zol.train.health import HealthSample, check_health
 from zol.worlds.tabular import chain
 
 MDP = chain(slip=0.0)  # without chance the Bellman equation holds transition by transition
 STATES, ACTIONS = MDP.states, MDP.actions
 
 
-def held(copies: int = 20) -> Held:
+def held(copies: int = 20) -> HealthSample:
     """Every state with every action, so that averages over the sample are exact expectations."""
     state, action = (
         grid.flatten() for grid in torch.meshgrid(torch.arange(STATES), torch.arange(ACTIONS), indexing="ij")
@@ -30,10 +30,10 @@ def held(copies: int = 20) -> Held:
     directions = torch.randn(
         len(state), STATES, generator=torch.Generator().manual_seed(0), dtype=torch.float64
     )
-    return Held(batch, eye, directions)
+    return HealthSample(batch, eye, directions)
 
 
-def density(sample: Held) -> Tensor:
+def density(sample: HealthSample) -> Tensor:
     return sample.batch.next_obs.mean(0)
 
 
@@ -52,18 +52,18 @@ class Broken(ExactFB):
 
 
 @pytest.fixture(scope="module")
-def sample() -> Held:
+def sample() -> HealthSample:
     return held()
 
 
-def health(sample: Held, **faults: float) -> dict[str, float]:
+def health(sample: HealthSample, **faults: float) -> dict[str, float]:
     model = Broken(MDP, density(sample), generator=torch.Generator().manual_seed(0))
     for name, value in faults.items():
         setattr(model, name, value)
     return {name: float(value) for name, value in check_health(model, sample).items()}
 
 
-def test_an_exact_model_is_healthy(sample: Held) -> None:
+def test_an_exact_model_is_healthy(sample: HealthSample) -> None:
     found = health(sample)
     small = 2 * STATES / len(sample.batch)  # pairs i ≠ j of a finite sample leave out the diagonal
     assert found["covariance_gap"] < small**0.5
@@ -77,7 +77,7 @@ def test_an_exact_model_is_healthy(sample: Held) -> None:
     assert found["F_disagreement"] == 0
 
 
-def test_a_measure_of_the_wrong_mass_shows(sample: Held) -> None:
+def test_a_measure_of_the_wrong_mass_shows(sample: HealthSample) -> None:
     found, right = health(sample, scale=1.5), health(sample)
     assert found["ratio_mean"] == pytest.approx(1.5, abs=1e-8)
     assert found["ratio_error"] == pytest.approx(0.5, abs=1e-8)
@@ -88,7 +88,7 @@ def test_a_measure_of_the_wrong_mass_shows(sample: Held) -> None:
     assert found["F_variance"] == pytest.approx(right["F_variance"])
 
 
-def test_lost_dimensions_show(sample: Held) -> None:
+def test_lost_dimensions_show(sample: HealthSample) -> None:
     found = health(sample, lost=3)
     assert found["rank"] < STATES - 2
     assert found["covariance_gap"] > 0.5

@@ -7,9 +7,10 @@ from torch import Tensor, nn
 from zol.common.errors import DataError
 from zol.fields import Field, Layout, States
 from zol.imagination.dynamics import Dynamics, DynamicsConfig, full_state
-from zol.imagination.rollouts import Imagination
+from zol.imagination.rollouts import ImaginedRollouts
 from zol.models.base import Latent, model_hash
 from zol.models.fb import FB, FBConfig
+from zol.prompt import RewardMoments
 from zol.rollout import evaluate
 from zol.tasks import Task
 from zol.worlds import make
@@ -38,7 +39,7 @@ def test_true_dynamics_give_true_returns(model: FB) -> None:
     tasks = list(world.tasks.values())
     z = model.project(torch.randn(3, 6, generator=torch.Generator().manual_seed(0)))
     starts = world.reset(4, torch.Generator().manual_seed(1)).obs
-    room = Imagination(model, TrueDonut(), world.layout, tasks, starts.float(), horizon=20)  # type: ignore[arg-type]
+    room = ImaginedRollouts(model, TrueDonut(), world.layout, tasks, starts.float(), horizon=20)  # type: ignore[arg-type]
     imagined = room.values(z, torch.Generator())
     identity = model_hash(model)
     for t, task in enumerate(tasks):
@@ -77,7 +78,9 @@ def test_batched_rollouts_equal_one_environment_at_a_time(bootstrap: bool) -> No
     generator = torch.Generator().manual_seed(3)
     z, starts = model.project(torch.randn(4, 6, generator=generator)), torch.randn(5, 4, generator=generator)
     weights = torch.randn(3, 6, generator=generator) if bootstrap else None
-    got = Imagination(model, dynamics, LAYOUT, TASKS, starts, horizon, moments=weights).values(z, generator)
+    moments = RewardMoments(weights, weights, torch.zeros(3)) if weights is not None else None
+    rollouts = ImaginedRollouts(model, dynamics, LAYOUT, TASKS, starts, horizon, bootstrap=moments)
+    got = rollouts.values(z, generator)
     assert got.shape == (4, 3, 3, 5)
     with torch.no_grad():
         for k in range(4):
@@ -103,7 +106,7 @@ def test_noise_is_shared_by_latents_and_scaled_by_the_error() -> None:
     starts = torch.randn(5, 4)
 
     def values(error: float) -> Tensor:
-        room = Imagination(model, ensemble(error), LAYOUT, TASKS, starts, 5, noise=1.0)
+        room = ImaginedRollouts(model, ensemble(error), LAYOUT, TASKS, starts, 5, noise=1.0)
         return room.values(z, torch.Generator().manual_seed(0))
 
     noisy, still = values(0.5), values(0.0)

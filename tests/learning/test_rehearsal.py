@@ -6,19 +6,19 @@ import pytest
 import torch
 from torch import Tensor
 
-from zol import value
 from zol.adapt import RehearsalConfig, prompted, rehearsed
 from zol.collect.donut import collect
 from zol.evidence import Evidence
 from zol.imagination.dynamics import Dynamics
-from zol.imagination.learned_world import LearnedWorld, note_error
-from zol.imagination.rollouts import Imagination
+from zol.imagination.learned_world import LearnedWorld, record_one_step_error
 from zol.models.base import Latent, model_hash
 from zol.models.fb import FB, FBConfig
 from zol.models.fb_learner import FBLearner
 from zol.rollout import evaluate
 from zol.train import TrainConfig, pretrain
 from zol.train.learned_world import WorldConfig, learn_world
+from zol.value import ValueProblem
+from zol.value.imagination import by_imagination
 from zol.worlds.donut import Donut
 
 
@@ -61,16 +61,16 @@ def setting() -> Setting:
 
 def test_it_predicts_held_out_experience(setting: Setting) -> None:
     assert setting.learned.one_step_error() < 0.05
-    assert (setting.learned.open_loop(list(setting.world.tasks.values()), setting.world.layout) > 0.85).all()
+    assert (
+        setting.learned.reward_correlation(list(setting.world.tasks.values()), setting.world.layout) > 0.85
+    ).all()
 
 
 def test_imagined_returns_rank_latents(setting: Setting) -> None:
     tasks, model = list(setting.world.tasks.values()), setting.model
     z = model.project(torch.randn(24, model.z_dim, generator=seeded(3)))
-    room = Imagination(
-        model, setting.learned.dynamics, setting.world.layout, tasks, setting.learned.starts[:32], horizon=100
-    )
-    imagined = value.by_imagination(room, z, seeded(0)).mean
+    problem = ValueProblem(model, setting.evidence, tasks, setting.world.layout, setting.learned)
+    imagined = by_imagination(problem, z, horizon=100, starts=32).mean
     earned = setting.earned(z.unsqueeze(1).expand(-1, len(tasks), -1))
     pairs = torch.stack([imagined.T.flatten(), earned.T.flatten()])
     assert torch.corrcoef(pairs)[0, 1] > 0.6
@@ -119,7 +119,7 @@ def test_a_world_that_predicts_nothing_is_not_trusted(setting: Setting) -> None:
     config = setting.learned.dynamics.config
     ignorant = Dynamics(config, seeded(9))
     ignorant.measure(setting.learned.states[:, 0], setting.learned.states[:, 1])
-    note_error(ignorant, setting.learned.states, setting.learned.actions)
+    record_one_step_error(ignorant, setting.learned.states, setting.learned.actions)
     world = LearnedWorld(ignorant, setting.learned.starts, setting.learned.states, setting.learned.actions)
     tasks = list(setting.world.tasks.values())
 
@@ -136,7 +136,7 @@ def test_a_world_that_predicts_nothing_is_not_trusted(setting: Setting) -> None:
         generator=seeded(4),
         others=others,
     )
-    assert world.typical_miss() > 0.2
+    assert world.median_one_step_error() > 0.2
     assert not found.diagnostics["changed"].any()
     # To the last bit: rounding would send chaotic episodes another way and look like a difference.
     assert torch.equal(found.z, prompted(setting.model, setting.evidence).z)

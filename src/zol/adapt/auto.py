@@ -11,11 +11,10 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from zol import value
 from zol.adapt.result import Adapted
 from zol.adapt.zol import AUTHORS, ZOLConfig, zol
 from zol.evidence import Evidence
-from zol.imagination.rollouts import Imagination
+from zol.imagination.rollouts import ImaginedRollouts
 from zol.models.base import Model
 
 SETTINGS = (
@@ -43,7 +42,7 @@ def zol_auto(
     model: Model,
     evidence: Evidence,
     start: Tensor,
-    imagination: Imagination,
+    rollouts: ImaginedRollouts,
     settings: Sequence[ZOLConfig] = SETTINGS,
     *,
     generator: torch.Generator,
@@ -52,9 +51,9 @@ def zol_auto(
     found = zol(model, evidence, start, settings, generator=generator)
     pool = torch.cat([model.project(start).unsqueeze(0), found.z])  # [1 + C, T, d]
     count, tasks, d = pool.shape
-    worth = value.by_imagination(imagination, pool.reshape(-1, d), generator)
+    values = rollouts.values(pool.reshape(-1, d), generator).mean((1, 3))  # over members and starts
     own = torch.arange(tasks)
-    scores = worth.mean.reshape(count, tasks, tasks)[:, own, own]  # each latent by its own task
+    scores = values.reshape(count, tasks, tasks)[:, own, own]  # each latent by its own task
     best = scores.argmax(0)  # [T]
     names = ["no search", *(f"setting {k}" for k in range(len(settings)))]
     return replace(

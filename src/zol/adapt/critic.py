@@ -32,8 +32,8 @@ class FrozenCritic:
     @staticmethod
     def of(model: Model, evidence: Evidence) -> "FrozenCritic":
         """Read v and u off the labelled sample."""
-        moment, weights = prompt.reward_moments(model, evidence.obs, evidence.rewards)
-        return FrozenCritic(model, moment, weights, evidence.rewards.mean(-1))
+        found = prompt.reward_moments(model, evidence.obs, evidence.rewards)
+        return FrozenCritic(model, found.moment, found.weights, found.mean)
 
     def value(self, obs: Tensor, z: Tensor, action: Tensor, reward_here: Tensor | float = 0.0) -> Tensor:
         """Q(s, a) under π_z ``[P, T, ...]`` for rows ``[T, ..., ·]``; differentiable in z and the action."""
@@ -45,8 +45,8 @@ class FrozenCritic:
     def predicted_reward(self, obs: Tensor) -> Tensor:
         """r̂(s) ``[T, ...]`` for states ``[T, ..., D]``."""
         phi = prompt.regressors(self.model)(obs)
-        seen = (phi * _like(self.weights, phi)).sum(-1)
-        return seen + self.model.measure.offset * _like(self.mean_reward, seen)
+        mean = _like(self.mean_reward, phi[..., 0])
+        return measure.predicted_reward(self.model, phi, _like(self.weights, phi), mean)
 
 
 def _like(per_task: Tensor, wanted: Tensor) -> Tensor:

@@ -25,7 +25,7 @@ from zol.adapt.result import Adapted
 from zol.adapt.zol import AUTHORS, ZOLConfig, zol
 from zol.bench.paper import best_on_test_returns
 from zol.common.errors import ZolError, unknown_name
-from zol.imagination.rollouts import Imagination
+from zol.imagination.rollouts import ImaginedRollouts
 from zol.models.base import identity
 from zol.prompt import RewardPrompt
 
@@ -93,7 +93,7 @@ def rehearse(problem: Problem, config: RehearsalConfig) -> Adapted:
 def search_with_chosen_settings(problem: Problem) -> Adapted:
     """ZOL with the settings that look best in the learned world."""
     learned, names = problem.learned_world(), problem.evidence.tasks
-    room = Imagination(
+    room = ImaginedRollouts(
         problem.model,
         learned.dynamics,
         problem.layout,

@@ -40,7 +40,7 @@ from zol.common.errors import DataError
 from zol.evidence import Evidence
 from zol.fields import Layout
 from zol.imagination.learned_world import LearnedWorld
-from zol.imagination.rollouts import Imagination
+from zol.imagination.rollouts import ImaginedRollouts
 from zol.models.base import Model, identity
 from zol.tasks import Task
 
@@ -163,8 +163,8 @@ class _Search:
         generator: torch.Generator,
     ) -> None:
         self.model, self.evidence, self.config, self.generator = model, evidence, config, generator
-        self.trusted = learned.open_loop(tasks, layout)  # [T]
-        self.missed = learned.typical_miss()
+        self.trusted = learned.reward_correlation(tasks, layout)  # [T]
+        self.missed = learned.median_one_step_error()
         known = torch.full_like(self.trusted, self.missed) <= config.miss
         self.searches = known & (self.trusted >= config.trust)
         self.chooses = self.searches | known & (self.trusted >= config.trust_prompts)
@@ -172,9 +172,9 @@ class _Search:
         picks = torch.randperm(len(learned.starts), generator=generator)[: 2 * config.starts]
         moments = None
         if config.bootstrap:
-            moments = prompt.reward_moments(model, evidence.obs, evidence.rewards)[0]
+            moments = prompt.reward_moments(model, evidence.obs, evidence.rewards)
         self.search_room, self.judge_room = (
-            Imagination(
+            ImaginedRollouts(
                 model,
                 dynamics,
                 layout,

@@ -132,6 +132,7 @@ def zol(
         scored = [search(part).score(z[part]) for part in every]
     shape = (len(configs), tasks)
     scores = {name: torch.cat([s[name] for s in scored]).reshape(shape) for name in scored[0]}
+    at_start = prompt.start_rewards(model, evidence.obs, evidence.rewards, evidence.starts).mean(-1)  # [T]
     return Adapted(
         z=z.reshape(*shape, -1),
         start=model.project(start),
@@ -139,7 +140,7 @@ def zol(
         configs=tuple(c.model_dump() for c in configs),
         evidence=evidence,
         model_identity=identity(model),
-        estimate=scores.pop("estimate"),
+        estimate=measure.next_state_return(model, scores.pop("estimate"), at_start),
         diagnostics=scores,
         trace={name: values.reshape(len(values), *shape) for name, values in told.items()},
     )

@@ -1,6 +1,6 @@
-r"""Which offline estimate can be trusted to choose between latents? Estimates against true returns.
+r"""Which offline estimate can be relied on to choose between latents? Estimates against true returns.
 
-For every task a pool of latents is played in the world, and valued offline in three ways (zol.value):
+For every task a pool of latents is played in the world and valued offline by each estimator (zol.value):
 
     near       plain FB's latent and random moves of it: where searches look
     prompts    correlation, ridge, weighted, of raw and centred rewards
@@ -12,24 +12,33 @@ near plain FB's latent, by the regret of its first choice (best of the pool minu
 reward), and by calibration: bias, mean absolute error, and how often its 95 % interval holds the truth.
 """
 
+import csv
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
 
 import torch
+from rich.console import Console
+from rich.progress import Progress
 from torch import Tensor
 
-from zol import value
 from zol.adapt.gpi import candidate_latents
 from zol.adapt.problem import Problem
-from zol.adapt.rehearse import RehearsalConfig
-from zol.imagination.rollouts import Imagination
-from zol.models.base import Latent, model_hash
+from zol.bench.protocols import Protocol, open_subject
+from zol.bench.ranking_figure import draw
+from zol.common.errors import MissingExtra, ZolError
+from zol.common.progress import progress_bar
+from zol.common.provenance import of_numbers
+from zol.models.base import Latent, identity
+from zol.report import table
 from zol.rollout import evaluate
-from zol.value import Worth
+from zol.value import ESTIMATORS, ValueEstimate, ValueProblem
+from zol.worlds import make
 from zol.worlds.base import World
 
 NEAR, RANDOM, GOALS = 10, 8, 6
 STEP = 0.4  # size of the random moves, relative to a latent's length
+SHOWN = ("spearman", "spearman_near", "regret", "plain_regret", "bias", "error", "coverage")
 
 
 @dataclass(frozen=True)
@@ -48,58 +57,133 @@ class Judgement:
     coverage: float  # share of intervals that hold the truth
 
 
+def run(
+    models: Sequence[str],
+    *,
+    episodes: int = 10,
+    out: Path = Path("results"),
+    seed: int = 0,
+    console: Console | None = None,
+) -> list[Judgement]:
+    """Judge every estimator on every model; write ranking.csv, ranking_points.csv and ranking.png to ``out``.
+
+    ``models`` are checkpoint folders or names of the zoo, ``episodes`` true episodes per latent, and ``seed``
+    that of the pools. Estimators that a model lacks something for are left out, with a word on what it lacks.
+    """
+    if not models:
+        raise ZolError("no model to look at: give checkpoint folders or names of the zoo")
+    lines: list[Judgement] = []
+    points: list[dict[str, object]] = []
+    with progress_bar(quiet=console is not None and console.quiet) as progress:
+        console = console or progress.console  # prints above the bar instead of through it
+        bar = progress.add_task("models", total=len(models))
+        for name in models:
+            judged, seen = _judge_model(name, episodes, seed, console, progress)
+            lines += judged
+            points += seen
+            progress.advance(bar)
+    told = of_numbers() | {"seed of the pools": seed, "true episodes per latent": episodes}
+    out.mkdir(parents=True, exist_ok=True)
+    _write(out / "ranking.csv", told, [asdict(line) for line in lines])
+    _write(out / "ranking_points.csv", told, points)
+    used = [name for name in ESTIMATORS if any(line.estimator == name for line in lines)]
+    draw(points, used, out / "ranking.png")
+    cells = [[by, *(f"{means(lines, by, column):.2f}" for column in SHOWN)] for by in used]
+    console.print(table((["estimator", *SHOWN], cells), "means over tasks; rewards per step"))
+    console.print(f"tables and figure are in {out}", soft_wrap=True)
+    return lines
+
+
+def _judge_model(
+    name: str, episodes: int, seed: int, console: Console, progress: Progress
+) -> tuple[list[Judgement], list[dict[str, object]]]:
+    """The lines of one model, and a row for each of its latents."""
+    protocol = Protocol(seed=seed)
+    subject = open_subject(name, protocol)
+    world, problem = make(subject.domain), subject.problem(protocol, None)
+    latents = pool(problem)
+    console.print(f"{name}: {latents.shape[1]} latents for each of {len(subject.evidence.tasks)} tasks")
+    question = value_problem(problem)
+    for by, estimator in ESTIMATORS.items():
+        if lacking := estimator.missing(question):
+            console.print(f"  {by} is left out, it needs {lacking}", soft_wrap=True)
+    found = estimates(question, latents, progress)
+    generator = torch.Generator().manual_seed(seed + 1)
+    truth = true_rewards(problem, world, latents, episodes, generator, progress)
+    points: list[dict[str, object]] = []
+    for t, task in enumerate(problem.evidence.tasks):
+        for k in range(latents.shape[1]):
+            guesses = {by: float(estimate.mean[t, k]) for by, estimate in found.items()}
+            facts = {"model": subject.identity, "domain": subject.domain, "task": task, "latent": k}
+            points.append(facts | {"true": float(truth[t, k])} | guesses)
+    return judge(problem, found, truth), points
+
+
 def pool(problem: Problem) -> Tensor:
     """Latents ``[T, K, d]``; the first is plain FB's, the next ``NEAR`` are moves of it."""
     model, generator = problem.model, problem.generator("ranking")
     z0 = problem.start.unsqueeze(1)
     noise = torch.randn(len(z0), NEAR, model.z_dim, generator=generator)
-    strangers = torch.randn(len(z0), RANDOM, model.z_dim, generator=generator)
+    random = torch.randn(len(z0), RANDOM, model.z_dim, generator=generator)
     prompts = candidate_latents(model, problem.evidence, goals=GOALS)[:, 1:]
-    return torch.cat([z0, model.project(z0 + STEP * noise), prompts, model.project(strangers)], dim=1)
+    return torch.cat([z0, model.project(z0 + STEP * noise), prompts, model.project(random)], dim=1)
 
 
-def estimates(problem: Problem, latents: Tensor) -> dict[str, Worth]:
-    """Worth ``[T, K]`` of every latent on its own task, by each estimator."""
-    learned, c = problem.learned_world(), RehearsalConfig()
-    names = problem.evidence.tasks
-    tasks = [problem.tasks[name] for name in names]
-    starts = learned.starts[: 2 * c.starts]
-    room = Imagination(problem.model, learned.dynamics, problem.layout, tasks, starts, c.horizon)
-    found: dict[str, Worth] = {}
-    rows = latents.flatten(0, 1)
-    by: Mapping[str, Worth] = {
-        "ratio": value.by_ratio(problem.model, problem.evidence, rows),
-        "value": value.by_value(problem.model, problem.evidence, rows),
-        "imagination": value.by_imagination(room, rows, problem.generator("ranking rollouts")),
-    }
-    own = torch.arange(len(names))
-    for name, worth in by.items():
-        mean, error = (x.reshape(*latents.shape[:2], -1)[own, :, own] for x in (worth.mean, worth.error))
-        found[name] = Worth(mean, error)
+def value_problem(problem: Problem) -> ValueProblem:
+    """What estimators may look at."""
+    return ValueProblem(
+        model=problem.model,
+        evidence=problem.evidence,
+        tasks=[problem.tasks[name] for name in problem.evidence.tasks],
+        layout=problem.layout,
+        learned_world=problem.dynamics,
+        generator=problem.generator("ranking rollouts"),
+    )
+
+
+def estimates(
+    problem: ValueProblem, latents: Tensor, progress: Progress | None = None
+) -> dict[str, ValueEstimate]:
+    """The value ``[T, K]`` of latents ``[T, K, d]`` on their own tasks, by each estimator that is usable."""
+    usable = {name: one for name, one in ESTIMATORS.items() if not one.missing(problem)}
+    bar = progress.add_task("estimates", total=len(usable)) if progress else None
+    own = torch.arange(len(latents))
+    found = {}
+    for name, estimator in usable.items():
+        every = estimator.estimate(problem, latents.flatten(0, 1))  # [T·K, T]
+        mean, error = (x.reshape(*latents.shape[:2], -1)[own, :, own] for x in (every.mean, every.error))
+        found[name] = ValueEstimate(mean, error)
+        if progress and bar is not None:
+            progress.advance(bar)
     return found
 
 
 def true_rewards(
-    problem: Problem, world: World, latents: Tensor, episodes: int, generator: torch.Generator
+    problem: Problem,
+    world: World,
+    latents: Tensor,
+    episodes: int,
+    generator: torch.Generator,
+    progress: Progress | None = None,
 ) -> Tensor:
     """Mean reward per step ``[T, K]`` in the world."""
-    identity = model_hash(problem.model)  # type: ignore[arg-type]
+    own = identity(problem.model)
     wanted = [
-        Latent(z, identity, name, "ranking")
+        Latent(z, own, name, "ranking")
         for name, row in zip(problem.evidence.tasks, latents, strict=True)
         for z in row
     ]
-    played = evaluate(world, problem.model, wanted, episodes=episodes, generator=generator)
+    played = evaluate(world, problem.model, wanted, episodes=episodes, generator=generator, progress=progress)
     return (played.returns.mean(1) / world.episode_length).reshape(latents.shape[:2]).float()
 
 
-def judge(problem: Problem, found: Mapping[str, Worth], truth: Tensor) -> list[Judgement]:
+def judge(problem: Problem, found: Mapping[str, ValueEstimate], truth: Tensor) -> list[Judgement]:
     """One line per task and estimator."""
     lines = []
-    for name, worth in found.items():
+    for name, estimate in found.items():
         for t, task in enumerate(problem.evidence.tasks):
-            guess, real = worth.mean[t], truth[t]
-            inside = (real >= worth.low[t]) & (real <= worth.high[t])
+            guess, real = estimate.mean[t], truth[t]
+            inside = (real >= estimate.low[t]) & (real <= estimate.high[t])
             lines.append(
                 Judgement(
                     domain=problem.domain,
@@ -119,18 +203,26 @@ def judge(problem: Problem, found: Mapping[str, Worth], truth: Tensor) -> list[J
 
 def spearman(x: Tensor, y: Tensor) -> float:
     """Rank correlation, ties sharing their mean rank; 0 if either side is constant."""
-    a, b = (_ranks(v) - (len(v) - 1) / 2 for v in (x.double(), y.double()))
-    scale = float(a.norm() * b.norm())
-    return float((a * b).sum()) / scale if scale > 0 else 0.0
-
-
-def _ranks(v: Tensor) -> Tensor:
-    below = (v.unsqueeze(0) < v.unsqueeze(1)).sum(1).double()
-    equal = (v.unsqueeze(0) == v.unsqueeze(1)).sum(1).double()
-    return below + (equal - 1) / 2
+    try:
+        from scipy.stats import spearmanr
+    except ModuleNotFoundError as missing:
+        raise MissingExtra("scipy", "ranking", "The rank correlation") from missing
+    if bool((x == x[0]).all() | (y == y[0]).all()):
+        return 0.0
+    return float(spearmanr(x.double().numpy(), y.double().numpy()).statistic)
 
 
 def means(lines: Sequence[Judgement], estimator: str, field: str) -> float:
     """The mean of one column over the lines of an estimator."""
     values = [float(getattr(line, field)) for line in lines if line.estimator == estimator]
     return sum(values) / len(values)
+
+
+def _write(path: Path, told: Mapping[str, object], rows: Sequence[Mapping[str, object]]) -> None:
+    """A table as CSV, below comments that say where its numbers come from."""
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    with path.open("w", newline="") as stream:
+        stream.writelines(f"# {name}: {value}\n" for name, value in told.items())
+        writer = csv.DictWriter(stream, columns)
+        writer.writeheader()
+        writer.writerows(rows)

@@ -9,18 +9,21 @@ mpl.use("Agg")
 import matplotlib.pyplot as plt
 
 
-def draw(points: Sequence[Mapping[str, object]], path: Path) -> None:
-    """Scatter of every latent: what was estimated, and what it earned."""
+def draw(points: Sequence[Mapping[str, object]], estimators: Sequence[str], path: Path) -> None:
+    """Scatter of every latent: what each estimator said it would earn, and what it earned."""
     domains = list(dict.fromkeys(str(point["domain"]) for point in points))
-    estimators = ("ratio", "value", "imagination")
     figure, axes = plt.subplots(
-        len(domains), len(estimators), figsize=(9, 2.8 * len(domains)), squeeze=False, layout="constrained"
+        len(domains),
+        len(estimators),
+        figsize=(3 * len(estimators), 2.8 * len(domains)),
+        squeeze=False,
+        layout="constrained",
     )
     for row, domain in zip(axes, domains, strict=True):
         own = [point for point in points if point["domain"] == domain]
         for axis, estimator in zip(row, estimators, strict=True):
             for task in dict.fromkeys(str(point["task"]) for point in own):
-                some = [point for point in own if point["task"] == task]
+                some = [point for point in own if point["task"] == task and estimator in point]
                 axis.scatter(
                     [float(str(p[estimator])) for p in some],
                     [float(str(p["true"])) for p in some],

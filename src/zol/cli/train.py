@@ -122,7 +122,7 @@ def learn(dataset: Dataset, out: Path, config: WorldConfig) -> None:
     )
     for task, trust in zip(
         world.tasks if world else (),
-        learned.open_loop(list(world.tasks.values()), layout).tolist() if world else (),
+        learned.reward_correlation(list(world.tasks.values()), layout).tolist() if world else (),
         strict=True,
     ):
         console.print(f"  {task}: imagined and real rewards of held-out stretches correlate {trust:.2f}")

@@ -1,1 +1,1 @@
-"""A learned world: dynamics trained on the same data, and rollouts of latents in it."""
+"""Learned worlds: dynamics learned from the same reward-free data, and rollouts in them."""

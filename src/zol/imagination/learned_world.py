@@ -1,8 +1,8 @@
-"""A dynamics model together with what it takes to use it offline and to know when not to.
+"""A learned world: a dynamics ensemble, where its rollouts begin, and real experience to judge it by.
 
-It travels inside a checkpoint as one file: the ensemble, full start states (imagined rollouts begin there),
-and held-out stretches of real experience that it is judged by: replaying their actions from their first
-states shows how far imagined rewards can be trusted, for any task, on the day the task is known.
+It travels inside a checkpoint as one file. Besides the ensemble it holds full start states, from which
+imagined rollouts begin, and held-out stretches of real experience. Replaying the actions of a stretch from
+its first state shows how well imagined rewards follow real ones, for any task, as soon as the task is known.
 """
 
 import json
@@ -26,12 +26,15 @@ from zol.tasks import Task
 
 @dataclass(frozen=True)
 class LearnedWorld:
-    """Dynamics, start states and held-out stretches."""
+    """Dynamics, full start states, and G held-out stretches of L real steps each.
+
+    A full state ``[X]`` is the observation followed by the hidden fields that rewards may ask for.
+    """
 
     dynamics: Dynamics
     starts: Tensor  # [S, X]
-    states: Tensor  # G real stretches of L steps, [G, L + 1, X]
-    actions: Tensor  # [G, L, A]
+    states: Tensor  # of the stretches, [G, L + 1, X]
+    actions: Tensor  # of the stretches, [G, L, A]
 
     @staticmethod
     def gather(
@@ -40,28 +43,28 @@ class LearnedWorld:
         layout: Layout,
         generator: torch.Generator,
         *,
-        held: int,
+        held_out: int,
         starts: int = 256,
         stretches: int = 128,
         length: int = 50,
     ) -> "LearnedWorld":
-        """Draw start states, and stretches of the last ``held`` episodes, which training must not have seen.
+        """Draw start states, and stretches of the last ``held_out`` episodes, which training must not use.
 
-        The one-step error on the stretches is noted in the dynamics.
+        The one-step error on the stretches is recorded in the dynamics.
         """
         fields = dynamics.config.hidden_fields
         obs, physics = dataset.simulated_starts(starts, generator)
         first = full_state(States(obs, layout, physics=physics), fields)
-        picks = _stretches(dataset, held, stretches, length, generator)
+        picks = _stretches(dataset, held_out, stretches, length, generator)
         batch = dataset.take(picks.reshape(-1))
         before = full_state(batch.departed(layout), fields).reshape(*picks.shape, -1)
         last = full_state(batch.arrived(layout), fields).reshape(*picks.shape, -1)[:, -1:]
         states, actions = torch.cat([before, last], dim=1), batch.action.reshape(*picks.shape, -1)
-        note_error(dynamics, states, actions)
+        record_one_step_error(dynamics, states, actions)
         return LearnedWorld(dynamics.eval(), first, states, actions)
 
     def replay(self) -> Tensor:
-        """What each member imagines when it repeats the actions of the stretches, ``[P, G, L, X]``."""
+        """The states each member imagines when it repeats the actions of the stretches, ``[P, G, L, X]``."""
         x = self.states[:, 0].expand(self.dynamics.members, *self.states[:, 0].shape)
         seen = []
         with torch.no_grad():
@@ -70,26 +73,27 @@ class LearnedWorld:
                 seen.append(x)
         return torch.stack(seen, dim=2)
 
-    def open_loop(self, tasks: Sequence[Task], layout: Layout) -> Tensor:
+    def reward_correlation(self, tasks: Sequence[Task], layout: Layout) -> Tensor:
         """Correlation between imagined and real mean reward of the stretches, ``[T]``.
 
-        It asks what a search needs to know: does more imagined reward mean more real reward? Where no
-        stretch meets a task's reward, the correlation of the states themselves stands in for it.
+        This is what a search in the learned world relies on: that more imagined reward means more real
+        reward. A task whose reward does not vary over the stretches gets the mean correlation of the state
+        columns instead.
         """
         played = self.replay()  # [P, G, L, X]
         actions = self.actions.expand(self.dynamics.members, *self.actions.shape)
         imagined = rewards(self.dynamics, tasks, layout, played, actions).mean((1, 3))  # [T, G]
         real = rewards(self.dynamics, tasks, layout, self.states[:, 1:], self.actions).mean(-1)
         states = correlation(played.mean((0, 2)).T, self.states[:, 1:].mean(1).T).mean()
-        met = real.std(-1) > 1e-6
-        return torch.where(met, correlation(imagined, real), states)
+        varies = real.std(-1) > 1e-6
+        return torch.where(varies, correlation(imagined, real), states)
 
     def one_step_error(self) -> float:
-        """Share of the variance of changes that one-step predictions miss, averaged over columns."""
+        """Share of the variance of one-step changes that predictions miss, averaged over columns."""
         return float(self.dynamics.error.square().mean())
 
-    def typical_miss(self) -> float:
-        """The same of the median column: a few columns of noise, such as contact sensors, do not count."""
+    def median_one_step_error(self) -> float:
+        """The same share of the median column, which a few columns of noise (contact sensors) do not move."""
         return float(self.dynamics.error.square().median())
 
     def save(self, path: Path) -> None:
@@ -109,7 +113,7 @@ class LearnedWorld:
 
 
 def _settings(text: str) -> dict[str, Any]:
-    """A configuration from JSON, which knows no tuples."""
+    """A configuration from JSON, which has lists where the configuration has tuples."""
     facts: dict[str, Any] = json.loads(text)
     return facts | {"hidden_fields": tuple(facts["hidden_fields"])}
 
@@ -117,7 +121,7 @@ def _settings(text: str) -> dict[str, Any]:
 def rewards(
     dynamics: Dynamics, tasks: Sequence[Task], layout: Layout, states: Tensor, actions: Tensor
 ) -> Tensor:
-    """Rewards ``[T, ...]`` of full states ``[..., X]`` that these actions led to."""
+    """Rewards ``[T, ...]`` of full states ``[..., X]``, each with the action ``[..., A]`` that led to it."""
     own = dynamics.config.obs_dim
     known: Mapping[str, Tensor] = {
         name: states[..., own + k] for k, name in enumerate(dynamics.config.hidden_fields)
@@ -134,7 +138,7 @@ def correlation(x: Tensor, y: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def note_error(dynamics: Dynamics, states: Tensor, actions: Tensor) -> None:
+def record_one_step_error(dynamics: Dynamics, states: Tensor, actions: Tensor) -> None:
     """Store the root mean square one-step error of every column, in units of its usual change."""
     before, after = states[:, :-1].flatten(0, 1), states[:, 1:].flatten(0, 1)
     missed = dynamics.changes(before, actions.flatten(0, 1)) - (after - before) / dynamics.change
@@ -142,12 +146,12 @@ def note_error(dynamics: Dynamics, states: Tensor, actions: Tensor) -> None:
 
 
 def _stretches(
-    dataset: Dataset, held: int, count: int, length: int, generator: torch.Generator
+    dataset: Dataset, held_out: int, count: int, length: int, generator: torch.Generator
 ) -> NDArray[np.int64]:
-    """Step numbers ``[count, length]``, each row within one of the last ``held`` episodes."""
-    if not 0 < held <= dataset.episodes:
-        raise DataError(f"{held} episodes to judge by cannot be taken from a set of {dataset.episodes}")
-    length = min(length, int(dataset.lengths[-held:].max()))
-    starts = dataset.window_starts(length, last=held)
+    """Step numbers ``[count, length]``, each row within one of the last ``held_out`` episodes."""
+    if not 0 < held_out <= dataset.episodes:
+        raise DataError(f"{held_out} episodes to judge by cannot be taken from a set of {dataset.episodes}")
+    length = min(length, int(dataset.lengths[-held_out:].max()))
+    starts = dataset.window_starts(length, last=held_out)
     picks = torch.randint(len(starts), (count,), generator=generator).numpy()
     return np.asarray(starts[picks][:, None] + np.arange(length), dtype=np.int64)

@@ -4,7 +4,12 @@ With ρ the data's next-state distribution and any orthogonal R,
 
     B(s) = R e_s / √ρ(s),      F(s, a, z) = R · [M^{π_z}(s, a, s') / √ρ(s')]_{s'}
 
-give FᵀB(s') = M(s, a, s')/ρ(s') exactly, and E_ρ[B Bᵀ] = I. The policy π_z is the soft-optimal one for
+give FᵀB(s') = M(s, a, s')/ρ(s') exactly, and E_ρ[B Bᵀ] = I. Every convention of a measure has its exact
+model. Centred features (``offset=1``) subtract means, m being the total mass of M,
+
+    B(s) = R (e_s / √ρ(s) − √ρ),      F(s, a, z) = R · [M^{π_z}(s, a, s') / √ρ(s') − m √ρ(s')]_{s'}
+
+so that E_ρ[B] = 0 and FᵀB(s') = M(s, a, s')/ρ(s') − m. The policy π_z is the soft-optimal one for
 the reward r_z(s) = B(s)ᵀz, so that it is differentiable in z. States are one-hot rows, actions are
 probabilities over A; both may be mixtures, in which F is linear.
 """
@@ -12,6 +17,7 @@ probabilities over A; both may be mixtures, in which F is linear.
 import torch
 from torch import Tensor, nn
 
+from zol.common.config import ConfigError
 from zol.models.base import Measure
 from zol.models.layers import unit
 from zol.worlds.tabular import FiniteMDP
@@ -37,6 +43,10 @@ class ExactFB(nn.Module):
         self.mdp = mdp
         self.temperature = temperature
         self.measure = measure or Measure()
+        if self.measure.offset not in (0.0, 1.0):
+            raise ConfigError(
+                f"features are centred (offset=1) or not (offset=0), got offset={self.measure.offset}"
+            )
         self.obs_dim, self.action_dim, self.z_dim = mdp.states, mdp.actions, mdp.states
         self.discount = mdp.discount
         noise = torch.randn(mdp.states, mdp.states, generator=generator, dtype=torch.float64)
@@ -45,7 +55,9 @@ class ExactFB(nn.Module):
 
     def features(self) -> Tensor:
         """B of every state, ``[S, d]``."""
-        return (self.rotation / self.density.sqrt()).mT
+        root = self.density.sqrt()
+        B = (self.rotation / root).mT
+        return B - self.rotation @ root if self.measure.offset else B
 
     def policy(self, z: Tensor) -> Tensor:
         """π_z(a | s), ``[..., S, A]``: soft value iteration for r_z, unrolled, so gradients are exact."""
@@ -71,7 +83,11 @@ class ExactFB(nn.Module):
         if self.measure.normalised:
             M = (1 - self.discount) * M
         row = torch.einsum("...s,...a,...sat->...t", obs.double(), action.double(), M)
-        return ((row / self.density.sqrt()) @ self.rotation.mT).unsqueeze(0)
+        row = row / self.density.sqrt()
+        if self.measure.offset:
+            mass = 1.0 if self.measure.normalised else 1.0 / (1.0 - self.discount)
+            row = row - mass * self.density.sqrt()
+        return (row @ self.rotation.mT).unsqueeze(0)
 
     def act(self, obs: Tensor, z: Tensor) -> Tensor:
         """Action probabilities, ``[..., A]``."""

@@ -1,10 +1,13 @@
-r"""What a pretrained model must satisfy whatever its rewards: identities, checked on states held for it.
+r"""Numbers that show whether a pretrained model is sound, whatever its rewards: identities it must satisfy.
 
-A loss says how training goes; these say whether the model means what it should. On held transitions
-(s, a, s'), latents z (half from the sphere, half B of a state) and start states s0:
+A loss says how training goes; these numbers say whether the model means what it should. They are computed on
+a sample of the training data that stays the same through a run: transitions (s, a, s'), latents z (half from
+the sphere, half B of a state) and start states s0. The sample is **not held out**, because taking rows away
+from training would change what is learned; so the numbers show how well the model fits, not how well it
+generalises. For the default measure (:mod:`zol.measure` has the same equations for other conventions):
 
-    covariance_gap     ‖E[BBᵀ] − I‖_F / √d, from ‖E[BBᵀ]‖²_F = mean_{i≠j} (B_iᵀB_j)², which has no bias of its
-                       own in a finite sample                                                             → 0
+    covariance_gap     ‖E[BBᵀ] − I‖_F / √d, with ‖E[BBᵀ]‖²_F = mean_{i≠j} (B_iᵀB_j)², whose expectation does
+                       not depend on the size of the sample                                               → 0
     rank               (tr E[BBᵀ])² / ‖E[BBᵀ]‖²_F: how many of the d dimensions B uses                    → d
     ratio_mean         E_z E_s[w_z(s)],  w_z = (1 − γ) μ(z)ᵀB: the mass of an occupancy                   → 1
     ratio_error        E_z |E_s[w_z(s)] − 1|: the same without cancelling between latents                 → 0
@@ -14,8 +17,8 @@ A loss says how training goes; these say whether the model means what it should.
     F_norm             √E‖F‖²
     F_variance         tr Cov(F) / E‖F‖²: near 0, F is the same everywhere
     F_disagreement     √(E Var_P(F) / E‖F‖²) between ensemble members
-    Q_actor            E[F(s, π_z(s), z)ᵀz]
-    Q_gain             E[F(s, π_z(s), z)ᵀz − F(s, a, z)ᵀz]: what the actor gains over the data, by F      > 0
+    Q_actor            E[Q_z(s, π_z(s))],  Q_z = F(s, a, z)ᵀz: the value of π_z for its own reward Bᵀz
+    Q_gain             E[Q_z(s, π_z(s)) − Q_z(s, a)]: what the actor gains over the data, by F            > 0
 
 ε is the Bellman equation of M = FᵀB integrated against B: C F are the successor features of B. Healthy
 ranges, and what a drift means, are in docs/training.md.
@@ -26,53 +29,70 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from zol import measure
 from zol.data import Batch, Dataset
-from zol.measure import forward_mean, raw_ratio
 from zol.models.base import Model
 
 
 @dataclass(frozen=True)
-class Held:
-    """Transitions, start states and directions that every check of a run uses."""
+class HealthSample:
+    """The transitions, start states and directions of latents that every check of a run uses.
+
+    They are drawn from the training data, not held out from it.
+    """
 
     batch: Batch
     starts: Tensor  # [S, D]
-    directions: Tensor  # [N, d]: latents before their projection
+    directions: Tensor  # latents before their projection, [N, d]
 
     @staticmethod
-    def draw(dataset: Dataset, z_dim: int, seed: int, rows: int = 512, starts: int = 32) -> "Held":
-        """A fixed sample; it takes nothing from the generator of the run."""
+    def draw(dataset: Dataset, z_dim: int, seed: int, rows: int = 512, starts: int = 32) -> "HealthSample":
+        """Draw a sample with a generator of its own, so that the run's random numbers stay what they were."""
         generator = torch.Generator().manual_seed(seed)
         batch = dataset.sample(min(rows, len(dataset)), generator, physics=False)
         directions = torch.randn(len(batch), z_dim, generator=generator)
-        return Held(batch, dataset.starts(starts, generator), directions)
+        return HealthSample(batch, dataset.starts(starts, generator), directions)
 
-    def to(self, device: torch.device) -> "Held":
+    def to(self, device: torch.device) -> "HealthSample":
         """The same sample on another device."""
-        return Held(self.batch.to(device), self.starts.to(device), self.directions.to(device))
+        return HealthSample(self.batch.to(device), self.starts.to(device), self.directions.to(device))
 
 
 @torch.no_grad()
-def check_health(model: Model, held: Held, latents: int = 16) -> dict[str, Tensor]:
+def check_health(model: Model, sample: HealthSample, latents: int = 16) -> dict[str, Tensor]:
     """All numbers above; the ratio is averaged over the first ``latents`` latents."""
-    batch, n = held.batch, len(held.batch)
+    batch, n = sample.batch, len(sample.batch)
     B = model.backward(batch.next_obs)  # [N, d]
     uniform = torch.arange(n, device=B.device).unsqueeze(-1) % 2 == 0
-    z = model.project(torch.where(uniform, held.directions, B.roll(1, dims=0)))
+    z = model.project(torch.where(uniform, sample.directions, B.roll(1, dims=0)))
     F = model.forward(batch.obs, z, batch.action)  # [P, N, d]
     next_F = model.forward(batch.next_obs, z, model.act(batch.next_obs, z)).mean(0)
+    ratio = measure.raw_ratio(model, measure.forward_mean(model, sample.starts, z[:latents]), B)  # [K, N]
+    actor_F = model.forward(batch.obs, z, model.act(batch.obs, z)).mean(0)
+    counted = measure.first_state(model, batch.obs, batch.next_obs)
+    first = B if counted is batch.next_obs else model.backward(counted)  # [N, d]
     gamma = model.discount * (~batch.terminated).to(B.dtype)
-    ratio = raw_ratio(model, forward_mean(model, held.starts, z[:latents]), B)  # [K, N]
-    values = (model.forward(batch.obs, z, model.act(batch.obs, z)).mean(0) * z).sum(-1)
+    residual, mass = measure.bellman_residual(model, F.mean(0), next_F, first, B, gamma)
+
+    def value(forward: Tensor) -> Tensor:
+        """Q_z ``[N]`` for the reward Bᵀz, whose moment E[B r] is z where B is white."""
+        mean_reward = z @ B.mean(0)
+        # r(s) matters only to measures that count s itself, and then ``first`` is B(s).
+        reward_here = (first * z).sum(-1)
+        product = (forward * z).sum(-1)
+        return measure.discounted_return(model, product, mean_reward, reward_here, normalised=False)
+
+    actor_value = value(actor_F)
     return {
         **_features(B),
         "ratio_mean": ratio.mean(),
         "ratio_error": (ratio.mean(-1) - 1).abs().mean(),
         "ratio_negative": (ratio < 0).to(B.dtype).mean(),
-        **_bellman(F.mean(0), next_F, B, gamma),
+        "bellman_residual": residual,
+        "bellman_mass": mass,
         **_forward(F),
-        "Q_actor": values.mean(),
-        "Q_gain": (values - (F.mean(0) * z).sum(-1)).mean(),
+        "Q_actor": actor_value.mean(),
+        "Q_gain": (actor_value - value(F.mean(0))).mean(),
     }
 
 
@@ -83,18 +103,6 @@ def _features(B: Tensor) -> dict[str, Tensor]:
     trace = lengths.mean()
     gap = (squares - 2 * trace + d).clamp_min(0).sqrt() / d**0.5
     return {"covariance_gap": gap, "rank": trace.square() / squares.clamp_min(1e-12)}
-
-
-def _bellman(F: Tensor, next_F: Tensor, B: Tensor, gamma: Tensor) -> dict[str, Tensor]:
-    n = len(B)
-    C = B.mT @ B / n
-    change = F - gamma.unsqueeze(-1) * next_F  # [N, d]
-    error = change @ C - B
-    mass = (change.sum(0) @ B.sum(0) - (change * B).sum()) / (n * (n - 1))
-    return {
-        "bellman_residual": (error.square().sum() / (F @ C).square().sum().clamp_min(1e-12)).sqrt(),
-        "bellman_mass": mass,
-    }
 
 
 def _forward(F: Tensor) -> dict[str, Tensor]:

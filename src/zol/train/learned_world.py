@@ -61,7 +61,7 @@ def learn_world(
     loop = TrainConfig(**{name: getattr(config, name) for name in TrainConfig.model_fields})
     fit(learner, seen, loop, None if folder is None else folder / "dynamics", progress=progress)
     generator = torch.Generator().manual_seed(config.seed)
-    learned = LearnedWorld.gather(dynamics, dataset, layout, generator, held=held)
+    learned = LearnedWorld.gather(dynamics, dataset, layout, generator, held_out=held)
     if folder is not None:
         learned.save(folder / DYNAMICS)
     return learned

@@ -26,7 +26,7 @@ from zol.data import Dataset
 from zol.data.sampling import Sampler
 from zol.models.base import Learner, Model
 from zol.train.checks import check_data
-from zol.train.health import Held, check_health
+from zol.train.health import HealthSample, check_health
 from zol.train.run_folder import Line, RunFolder, require_same
 from zol.train.tensorboard import Board, NoBoard, TensorBoard
 
@@ -152,9 +152,9 @@ class _Run:
         self.device = next(learner.model.parameters()).device
         self.generator = torch.Generator(self.device).manual_seed(config.seed)
         self.sampler = Sampler(dataset, self.device, learner.batches)
-        self.held: Held | None = None
+        self.health_sample: HealthSample | None = None
         if isinstance(learner.model, Model):
-            self.held = Held.draw(dataset, learner.model.z_dim, config.seed).to(self.device)
+            self.health_sample = HealthSample.draw(dataset, learner.model.z_dim, config.seed).to(self.device)
         self.board: Board = NoBoard()
         self.history: list[Line] = []
         self.step, self.clock = 0, Clock()
@@ -203,8 +203,8 @@ class _Run:
         if metrics:
             line["steps_per_second"] = round(self.clock.speed(self.step), 2)
             line |= {name: float(value) for name, value in metrics.items()}
-            if self.held is not None:
-                health = check_health(self.learner.model, self.held)
+            if self.health_sample is not None:
+                health = check_health(self.learner.model, self.health_sample)
                 line |= {f"health/{name}": float(value) for name, value in health.items()}
             bad = [name for name, value in line.items() if not math.isfinite(value)]
             if bad:

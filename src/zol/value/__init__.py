@@ -1,5 +1,22 @@
-"""What a latent is worth, offline, with an interval."""
+"""What a latent is worth, offline, with an interval. One file per estimator, one line per file below.
 
-from zol.value.estimates import Worth, by_imagination, by_ratio, by_value
+problem = ValueProblem(model, evidence, tasks, layout, learned_world)
+ESTIMATORS["ratio"].estimate(problem, z)      # latents [K, d] → ValueEstimate of [K, T]
+"""
 
-__all__ = ["Worth", "by_imagination", "by_ratio", "by_value"]
+from zol.common.registry import Entry, Registry
+from zol.value.base import Estimator, ValueEstimate, ValueProblem
+
+ESTIMATORS: Registry[Estimator] = Registry(
+    "estimator",
+    "zol.estimators",
+    {
+        "ratio": Entry("zol.value.ratio:ESTIMATOR", "importance sampling with the model's density ratio"),
+        "value": Entry("zol.value.own_value:ESTIMATOR", "the model's own value at the start states"),
+        "imagination": Entry(
+            "zol.value.imagination:ESTIMATOR", "the mean reward of rollouts in the learned world"
+        ),
+    },
+)
+
+__all__ = ["ESTIMATORS", "Estimator", "ValueEstimate", "ValueProblem"]
