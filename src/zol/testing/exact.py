@@ -54,12 +54,14 @@ class ExactFB(nn.Module):
         V = torch.zeros_like(reward)
         sweeps = int(-28 / torch.tensor(self.discount).log())  # γ^sweeps < 1e-12
         for _ in range(sweeps):
-            Q = self._backup(reward + self.discount * V)
+            Q = self._backup(reward, V)
             V = (scale * (Q / scale).logsumexp(-1, keepdim=True)).squeeze(-1)
-        return torch.softmax(self._backup(reward + self.discount * V) / scale, dim=-1)
+        return torch.softmax(self._backup(reward, V) / scale, dim=-1)
 
-    def _backup(self, values: Tensor) -> Tensor:
-        return torch.einsum("sat,...t->...sa", self.mdp.transition, values)
+    def _backup(self, reward: Tensor, V: Tensor) -> Tensor:
+        """Q(s, a) = E[r(s') + γ V(s')], ``[..., S, A]``; nothing follows a terminal s'."""
+        later = self.mdp.continuing(V.unsqueeze(-1)).squeeze(-1)
+        return torch.einsum("sat,...t->...sa", self.mdp.transition, reward + self.discount * later)
 
     def backward(self, obs: Tensor) -> Tensor:
         """B(s), ``[..., d]``."""

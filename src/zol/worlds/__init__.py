@@ -18,6 +18,7 @@ WORLDS: Registry[Callable[[], World]] = Registry(
     {
         "donut": Entry("zol.worlds.donut:Donut", "a point on an annulus, the paper's toy"),
         "four_rooms": Entry("zol.worlds.tabular:four_rooms", "104 cells in four rooms, solvable exactly"),
+        "corridor": Entry("zol.worlds.tabular:corridor", "9 cells; both ends are terminal, and goals"),
         "walker": Entry("zol.worlds.dmc.walker:world", "a planar body on two legs", extra="dmc"),
         "cheetah": Entry("zol.worlds.dmc.cheetah:world", "a planar body that runs", extra="dmc"),
         "quadruped": Entry("zol.worlds.dmc.quadruped:world", "a body on four legs, in space", extra="dmc"),

@@ -15,6 +15,7 @@ from torch import Tensor
 from zol.common.errors import DataError
 from zol.fields import Field, Layout, States
 from zol.tasks import Task
+from zol.worlds.base import World
 
 INNER, OUTER = 0.25, 1.5
 STEP = 0.1
@@ -60,7 +61,7 @@ TASKS: dict[str, Task] = {
 }
 
 
-class Donut:
+class Donut(World):
     """The annulus as a batched world, in float32 on the CPU."""
 
     name = "donut"

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from zol.common.errors import DataError, WorldError
 from zol.fields import States
+from zol.worlds.base import World
 from zol.worlds.dmc.domain import Array, Batch, Domain
 from zol.worlds.dmc.lean import lean, stop_clock
 
@@ -23,11 +24,10 @@ ROWS_AT_ONCE = 1024  # how many states ``observe`` evaluates in one call
 UNSTABLE = [int(getattr(mujoco.mjtWarning, f"mjWARN_BAD{what}")) for what in ("QPOS", "QVEL", "QACC")]
 
 
-class ControlWorld:
+class ControlWorld(World):
     """Walker, cheetah, quadruped or maze, as many at once as asked for. Tensors are float64 on the CPU."""
 
     episode_length = 1000
-    threaded = True  # physics uses the cores, so torch should not while environments run
 
     def __init__(self, domain: Domain, threads: int = 0) -> None:
         """A world without environments yet; ``threads=0`` uses every core; settable until a reset."""
@@ -37,7 +37,7 @@ class ControlWorld:
         self.tasks = domain.tasks
         self.discount = domain.discount
         self.action_dim = int(domain.model.nu)
-        self.threads = threads
+        self.threads: int = threads
         low, high = domain.model.actuator_ctrlrange.T
         # Written so that a range of [−1, 1] leaves every action untouched, to the last bit.
         self._middle, self._half = (high + low) / 2, (high - low) / 2
