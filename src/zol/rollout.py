@@ -102,17 +102,20 @@ def random_returns(
     return total
 
 
-def start_states(world: World, tasks: Sequence[Task], episodes: int, generator: torch.Generator) -> Tensor:
+def start_states(
+    world: World, tasks: Sequence[Task | None], episodes: int, generator: torch.Generator
+) -> Tensor:
     """Simulator states ``[T, E, P]`` in which episodes of these tasks begin.
 
-    Tasks without start states of their own share E states of the world. All others draw theirs from
-    generators of one seed, so that a task's starts do not depend on which tasks stand beside it.
+    Tasks without start states of their own (and None, no task at all) share E states of the world. All others
+    draw theirs from generators of one seed, so that they do not depend on which tasks stand beside them.
     """
     world.reset(episodes, generator)
     drawn: dict[Starts | None, Tensor] = {None: world.physics}
-    if any(task.starts is not None for task in tasks):
+    own = [task for task in tasks if task is not None and task.starts is not None]
+    if own:
         seed = int(torch.randint(2**62, (), generator=generator))
-        for task in tasks:
+        for task in own:
             if task.starts is not None and task.starts not in drawn:
                 found = task.starts(episodes, torch.Generator().manual_seed(seed))
                 if found.shape != world.physics.shape:
@@ -121,7 +124,7 @@ def start_states(world: World, tasks: Sequence[Task], episodes: int, generator: 
                         f"simulator states of {world.name} have shape {tuple(world.physics.shape)}"
                     )
                 drawn[task.starts] = found.to(world.physics.dtype)
-    return torch.stack([drawn[task.starts] for task in tasks])
+    return torch.stack([drawn[None if task is None else task.starts] for task in tasks])
 
 
 def _fixed_latents(model: Model, z: Tensor) -> Policy:

@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 
 from zol.common.errors import DataError, MissingExtra
 from zol.worlds import find_task, make
-from zol.worlds.dmc.render import Image, Renderer
+from zol.worlds.base import Image
+from zol.worlds.dmc.render import Renderer
 from zol.worlds.dmc.world import ControlWorld
 
 try:

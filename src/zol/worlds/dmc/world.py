@@ -15,7 +15,7 @@ from torch import Tensor
 
 from zol.common.errors import DataError, WorldError
 from zol.fields import States
-from zol.worlds.base import World
+from zol.worlds.base import Painter, World
 from zol.worlds.dmc.domain import Array, Batch, Domain
 from zol.worlds.dmc.lean import lean, stop_clock
 
@@ -119,6 +119,17 @@ class ControlWorld(World):
             scratch.forward(ids, stage=self.domain.stage)
             seen[start : start + len(part)] = self.domain.observe(scratch)[: len(part)]
         return torch.from_numpy(seen)
+
+    @property
+    def control_timestep(self) -> float:
+        """Seconds between two actions."""
+        return self.domain.control_timestep
+
+    def painter(self, width: int = 320, height: int = 320) -> Painter:
+        """Draws pictures of simulator states; OpenGL is not touched before this is called."""
+        from zol.worlds.dmc.render import Renderer
+
+        return Renderer(self, width, height)
 
     def _refuse_unstable(self, batch: Batch) -> None:
         unstable = batch.warning[:, UNSTABLE, 1].any(axis=1)
