@@ -46,11 +46,11 @@ class ExploreConfig(Config):
     envs: int = Field(default=50, ge=1)
     """environments stepped together; a round is one episode of each"""
     seed: int = 0
-    """of start states, actions and networks"""
+    """seed of start states, actions and networks"""
     resets: int = Field(default=1024, ge=1)
     """start states to store with the set"""
     rnd: RNDConfig = RNDConfig()
-    """the agent"""
+    """settings of the agent that seeks novelty"""
 
 
 def explore(

@@ -29,7 +29,7 @@ from zol.models.learning import Adam, frozen, move_towards, named_state, restore
 
 
 class RNDConfig(Config):
-    """The explorer's agent."""
+    """Settings of the agent that seeks novelty."""
 
     hidden: int = Field(default=256, ge=1)
     """width of every network"""
@@ -40,17 +40,17 @@ class RNDConfig(Config):
     steps_per_update: int = Field(default=20, ge=1)
     """environment steps between updates"""
     learning_rate: float = Field(default=3e-4, gt=0)
-    """of all networks"""
+    """learning rate of actor and critics"""
     novelty_learning_rate: float = Field(default=1e-4, gt=0)
-    """of the predictor; slower, so that novelty does not fade before it is visited"""
+    """learning rate of the predictor; slower, so that novelty does not fade before it is visited"""
     discount: float = Field(default=0.99, ge=0, lt=1)
-    """of the novelty return"""
+    """discount of the novelty return"""
     target_rate: float = Field(default=0.01, gt=0, le=1)
     """how fast target critics follow"""
     noise: float = Field(default=0.2, ge=0)
     """standard deviation of exploration noise"""
     correlation: float = Field(default=0.0, ge=0, lt=1)
-    """of that noise from one step to the next: slow bodies shake white noise off, and need 0.98 or so"""
+    """correlation of that noise between steps: slow bodies shake white noise off, and need 0.98 or so"""
     noise_clip: float = Field(default=0.3, ge=0)
     """bound of the noise inside updates"""
     random_steps: int = Field(default=10_000, ge=0)

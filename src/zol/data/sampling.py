@@ -24,7 +24,7 @@ from zol.common import parallel
 from zol.common.errors import DataError
 from zol.data.batch import Batch
 from zol.data.dataset import Dataset
-from zol.data.resident import Source, place
+from zol.data.resident import Source, choose_source
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Sampler:
         """``spec`` says what will be asked for; single batches may ask for less."""
         self.rows = len(dataset)
         self.device = device
-        self.source = place(dataset, device, physics=spec.physics)
+        self.source = choose_source(dataset, device, physics=spec.physics)
         self.demonstrations = demonstrations
         if spec.expert_window:
             if demonstrations is None:

@@ -18,7 +18,7 @@ from zol.worlds.tabular import FiniteMDP
 
 
 class ExactFB(nn.Module):
-    """Satisfies the model contract, in float64."""
+    """A model whose successor measure is exact, in float64."""
 
     kind = "exact"
     rotation: Tensor
@@ -64,11 +64,11 @@ class ExactFB(nn.Module):
         return torch.einsum("sat,...t->...sa", self.mdp.transition, reward + self.discount * later)
 
     def backward(self, obs: Tensor) -> Tensor:
-        """B(s), ``[..., d]``."""
+        """The backward features B(s), ``[..., d]``; linear in mixtures of states."""
         return obs.double() @ self.features()
 
     def forward(self, obs: Tensor, z: Tensor, action: Tensor) -> Tensor:
-        """F(s, a, z), ``[1, ..., d]``."""
+        """The forward features F(s, a, z), ``[1, ..., d]``: an ensemble of one."""
         M = self.mdp.successor(self.policy(z), self.measure.begins)  # [..., S, A, S]
         if self.measure.normalised:
             M = (1 - self.discount) * M
@@ -80,5 +80,5 @@ class ExactFB(nn.Module):
         return torch.einsum("...s,...sa->...a", obs.double(), self.policy(z))
 
     def project(self, z: Tensor) -> Tensor:
-        """√d · z/‖z‖."""
+        """Put latents onto the sphere: √d · z/‖z‖."""
         return unit(z)

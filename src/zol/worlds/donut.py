@@ -76,7 +76,7 @@ class Donut(World):
 
     @property
     def physics(self) -> Tensor:
-        """Positions, ``[n, 2]``."""
+        """The positions of the running environments, ``[n, 2]``."""
         return self._position
 
     def reset(self, n: int, generator: torch.Generator) -> States:
@@ -91,7 +91,7 @@ class Donut(World):
         return States(self._position, self.layout, physics=self._position)
 
     def step(self, action: Tensor) -> States:
-        """Move all points."""
+        """Move all points by a tenth of their actions ``[n, 2]``."""
         if action.shape != self._position.shape:
             raise DataError(
                 f"actions have shape {tuple(action.shape)}, expected {tuple(self._position.shape)}"
@@ -100,7 +100,7 @@ class Donut(World):
         return States(self._position, self.layout, action=action, physics=self._position)
 
     def observe(self, physics: Tensor) -> Tensor:
-        """The position itself."""
+        """An observation is the position itself."""
         return physics.float()
 
 

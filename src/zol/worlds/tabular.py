@@ -155,7 +155,7 @@ class TabularWorld(World):
 
     @property
     def physics(self) -> Tensor:
-        """State numbers, ``[n, 1]``."""
+        """The state numbers of the running environments, ``[n, 1]``."""
         return self._state.unsqueeze(-1).double()
 
     def reset(self, n: int, generator: torch.Generator) -> States:

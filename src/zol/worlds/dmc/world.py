@@ -17,7 +17,7 @@ from zol.common.errors import DataError, WorldError
 from zol.fields import States
 from zol.worlds.base import Painter, World
 from zol.worlds.dmc.domain import Array, Batch, Domain
-from zol.worlds.dmc.lean import lean, stop_clock
+from zol.worlds.dmc.strip import stop_clock, strip_unused
 
 ROWS_AT_ONCE = 1024  # how many states ``observe`` evaluates in one call
 # Columns of the warning counters that mean "this simulation blew up"; MuJoCo then restarts it silently.
@@ -41,7 +41,7 @@ class ControlWorld(World):
         low, high = domain.model.actuator_ctrlrange.T
         # Written so that a range of [−1, 1] leaves every action untouched, to the last bit.
         self._middle, self._half = (high + low) / 2, (high - low) / 2
-        self._model = lean(domain.model, domain.reads)
+        self._model = strip_unused(domain.model, domain.reads)
         self._unactuated = copy.copy(self._model)
         self._unactuated.opt.disableflags |= mujoco.mjtDisableBit.mjDSBL_ACTUATION
         self._columns = slice(1, 1 + domain.physics_dim)  # MuJoCo's rows start (time, qpos, qvel, act, …)
