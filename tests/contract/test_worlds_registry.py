@@ -2,10 +2,8 @@
 
 import pytest
 
-import zol.worlds
 from zol.cli import worlds as command
-from zol.common.errors import DataError, MissingExtra
-from zol.common.registry import Registry
+from zol.common.errors import DataError
 from zol.worlds import ALIASES, WORLDS, make
 
 
@@ -24,15 +22,6 @@ def test_a_world_is_called_what_it_is_registered_as() -> None:
 def test_a_near_miss_is_suggested(wrong: str, right: str) -> None:
     with pytest.raises(DataError, match=f"no world called '{wrong}'; did you mean '{right}'"):
         make(wrong)
-
-
-def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    fresh = Registry("world", "zol.worlds", WORLDS.own)
-    monkeypatch.setattr(zol.worlds, "WORLDS", fresh)
-    monkeypatch.delitem(__import__("sys").modules, "zol.worlds.dmc.maze", raising=False)
-    monkeypatch.setitem(__import__("sys").modules, "mujoco", None)
-    with pytest.raises(MissingExtra, match=r"the world 'point_mass_maze' needs mujoco.*\.\[dmc\]"):
-        make("point_mass_maze")
 
 
 def test_the_list_shows_all_of_them(capsys: pytest.CaptureFixture[str]) -> None:
