@@ -1,6 +1,6 @@
 """MuJoCo without what does not move the body, against MuJoCo as it comes: 100 environments, random actions.
 
-The steps of :mod:`zol.worlds.dmc.lean` one after the other, in all four control domains. The motion is the
+The steps of :mod:`zol.worlds.dmc.strip` one after the other, in all four control domains. The motion is the
 same to the last bit, which is checked here too.
 """
 
@@ -17,7 +17,7 @@ from mujoco.batch import Batch
 from benchmarks.timing import Case, compare
 from zol.worlds import make
 from zol.worlds.dmc.domain import Array, Model
-from zol.worlds.dmc.lean import lean, stop_clock
+from zol.worlds.dmc.strip import stop_clock, strip_unused
 from zol.worlds.dmc.world import ControlWorld
 
 Result = TypeVar("Result")
@@ -44,8 +44,8 @@ def main(environments: int = 100, repeats: int = 51, json: bool = False) -> None
         reference = bare_physics(stock, world.domain.substeps, starts, controls, clock=True)
         for name, model in (
             ("no clock", copy.copy(stock)),
-            ("no clock, no islands", lean(stock, ("sensordata",))),
-            ("lean", lean(stock, read)),
+            ("no clock, no islands", strip_unused(stock, ("sensordata",))),
+            ("lean", strip_unused(stock, read)),
         ):
             ours = bare_physics(model, world.domain.substeps, starts, controls, clock=False)
             np.testing.assert_array_equal(ours(), reference())

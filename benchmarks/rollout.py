@@ -5,7 +5,7 @@ usually has it (wanted: 6 times faster on two cores). With the bare physics, ste
 without policy, observations or rewards (wanted: 0.8 of its speed), for one task and for four in one batch.
 
 Both are MuJoCo as it comes, with its clock, sensors and islands. The *lean* rows take those from the bare
-physics too, as our world does (``zol.worlds.dmc.lean``): what then is missing to 1 is policy and rewards.
+physics too, as our world does (``zol.worlds.dmc.strip``): what then is missing to 1 is policy and rewards.
 """
 
 import os
@@ -25,7 +25,7 @@ from zol.models.fb import FB, FBConfig
 from zol.rollout import evaluate
 from zol.worlds import make
 from zol.worlds.dmc.domain import Array
-from zol.worlds.dmc.lean import lean
+from zol.worlds.dmc.strip import strip_unused
 from zol.worlds.dmc.world import ControlWorld
 
 
@@ -69,7 +69,7 @@ def main(
         motion = recorded_motion(world, model, z, count, length)
         for physics, body, clock in (
             ("bare physics", stock, True),
-            ("lean bare physics", lean(stock, ()), False),
+            ("lean bare physics", strip_unused(stock, ()), False),
         ):
             run = bare_physics(body, world.domain.substeps, *motion, clock)
             cases.append(Case(f"{name} / {physics}", "steps/s", count * length, ours, run))

@@ -52,9 +52,11 @@ class Layout:
 class States:
     """A batch of states as a reward sees them; leading dimensions are free.
 
-    ``action`` is the action that *led to* the state; ``physics`` the simulator's own state. Both are
+    ``action`` is the action that *led to* the state; ``physics`` is the simulator's own state. Both are
     optional, because data sets and imagined rollouts may not have them. ``known`` holds values of derived
-    fields that are known by other means, such as a prediction of a learned model.
+    fields that are known by other means, such as a prediction of a learned model. ``terminated`` marks
+    states in which an episode is over (a fall, a goal that ends it); without it, none of them is terminal.
+    Running out of time does not make a state terminal.
     """
 
     obs: Tensor  # [..., D]
@@ -62,12 +64,18 @@ class States:
     action: Tensor | None = None  # [..., A]
     physics: Tensor | None = None  # [..., P]
     known: Mapping[str, Tensor] = field(default_factory=dict)  # each [...]
+    terminated: Tensor | None = None  # [...] bool
 
     def __post_init__(self) -> None:
         if self.obs.shape[-1] != self.layout.obs_dim:
             raise DataError(
                 f"these observations have {self.obs.shape[-1]} columns, the layout expects "
                 f"{self.layout.obs_dim} ({', '.join(self.layout.names)}): do data and world belong together?"
+            )
+        if self.terminated is not None and self.terminated.shape != self.obs.shape[:-1]:
+            raise DataError(
+                f"'terminated' has shape {tuple(self.terminated.shape)} for states of shape "
+                f"{tuple(self.obs.shape[:-1])}: give one truth value per state"
             )
 
     def __getitem__(self, name: str) -> Tensor:
@@ -81,6 +89,17 @@ class States:
         if name in self.layout.derived:
             return self.layout.derived[name](self)
         raise DataError(unknown_name("observation field", name, self.layout.names))
+
+    def rows(self, which: Tensor | slice) -> "States":
+        """Some of the states, by number, mask or slice of the first dimension."""
+        return States(
+            self.obs[which],
+            self.layout,
+            action=None if self.action is None else self.action[which],
+            physics=None if self.physics is None else self.physics[which],
+            known={name: values[which] for name, values in self.known.items()},
+            terminated=None if self.terminated is None else self.terminated[which],
+        )
 
     def need_action(self) -> Tensor:
         """The actions, or an error that says why they are needed."""

@@ -1,19 +1,27 @@
-"""Films of behaviours: one episode of every latent, all from the same start state."""
+"""Pictures and films of behaviours: one episode of every latent.
 
-from collections.abc import Sequence
+All of them begin in the same start state, but for tasks that have start states of their own.
+"""
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType, TracebackType
+from typing import Any, Self
 
 import numpy as np
 import torch
 from rich.progress import Progress
-from torch import Tensor
 
-from zol.common.errors import WorldError
+from zol.common.errors import DataError, MissingExtra, WorldError
 from zol.common.threads import one_torch_thread
+from zol.fields import States
 from zol.models.base import Latent, Model, identity
-from zol.worlds.base import World
-from zol.worlds.dmc.render import Renderer, video_writer, write_video
-from zol.worlds.dmc.world import ControlWorld
+from zol.rollout import start_states
+from zol.worlds.base import Drawable, Image, World
+from zol.worlds.episode import episode
 
 FASTEST = 25.0  # pictures per second that are worth drawing: one takes as long as dozens of physics steps
 
@@ -29,38 +37,128 @@ def film(
     progress: Progress | None = None,
 ) -> list[Path]:
     """Write ``folder/TASK.mp4`` for every latent, in real time, and return the paths."""
-    if not isinstance(world, ControlWorld):
-        raise WorldError(f"{world.name} is not simulated by MuJoCo, so there is nothing to film")
+    timestep = _drawable(world).control_timestep
     video_writer()  # before a minute is spent on drawing
-    stride = max(1, round(1 / (FASTEST * world.domain.control_timestep)))
-    folder, paths = Path(folder), []
-    with Renderer(world) as renderer:
-        physics = _episodes(world, model, latents, steps or world.episode_length, generator)[::stride]
-        folder.mkdir(parents=True, exist_ok=True)
-        bar = progress.add_task("drawing", total=physics.shape[0] * physics.shape[1]) if progress else None
-        for latent, states in zip(latents, physics.unbind(1), strict=True):
-            pictures = []
-            for state in states:
-                pictures.append(renderer.frame(state))
+    stride = max(1, round(1 / (FASTEST * timestep)))
+    paths = [Path(folder) / f"{latent.task}.mp4" for latent in latents]
+    length = world.episode_length if steps is None else steps
+    total = len(latents) * (length // stride + 1)
+    bar = progress.add_task("drawing", total=total) if progress else None
+    with ExitStack() as stack:
+        videos: list[Video] = []
+        for pictures in frames(world, model, latents, generator=generator, steps=length, stride=stride):
+            if not videos:
+                Path(folder).mkdir(parents=True, exist_ok=True)
+                videos = [stack.enter_context(Video(path, 1 / (stride * timestep))) for path in paths]
+            for video, picture in zip(videos, pictures, strict=True):
+                video.add(picture)
                 if progress and bar is not None:
                     progress.advance(bar)
-            paths.append(folder / f"{latent.task}.mp4")
-            write_video(paths[-1], np.stack(pictures), 1 / (stride * world.domain.control_timestep))
+    if progress and bar is not None:
+        progress.update(bar, completed=total)
     return paths
 
 
-@torch.no_grad()
-def _episodes(
-    world: ControlWorld, model: Model, latents: Sequence[Latent], steps: int, generator: torch.Generator
-) -> Tensor:
-    """Simulator states of one episode per latent, ``[steps + 1, L, P]``."""
+def frames(
+    world: World,
+    model: Model,
+    latents: Sequence[Latent],
+    *,
+    generator: torch.Generator,
+    steps: int | None = None,
+    stride: int = 1,
+    width: int = 320,
+    height: int = 320,
+) -> Iterator[list[Image]]:
+    """Yield one picture per latent of the start state and of every ``stride``-th state after it.
+
+    The next states are simulated when they are asked for. An episode that is over stays in its last state.
+    """
+    length = world.episode_length if steps is None else steps
+    with _drawable(world).painter(width, height) as painter:
+        for t, states in enumerate(played(world, model, latents, generator=generator, steps=length)):
+            if t % stride == 0:
+                physics = states.physics if states.physics is not None else world.physics
+                yield [painter.frame(row) for row in physics]
+
+
+def played(
+    world: World, model: Model, latents: Sequence[Latent], *, generator: torch.Generator, steps: int
+) -> Iterator[States]:
+    """Yield the states ``[L, …]`` of one episode per latent, beginning with the start state."""
     own = identity(model)
     z = torch.stack([latent.require(own) for latent in latents])
-    world.reset(1, generator)
-    states = world.set_physics(world.physics.repeat(len(z), 1))
-    physics = [world.physics]
-    with one_torch_thread():
-        for _ in range(steps):
-            states = world.step(model.act(states.obs.to(z.dtype), z))
-            physics.append(world.physics)
-    return torch.stack(physics)
+
+    def policy(states: States) -> torch.Tensor:
+        with one_torch_thread(), torch.no_grad():
+            return model.act(states.obs.to(z.dtype), z)
+
+    tasks = [world.tasks.get(latent.task) for latent in latents]
+    states = world.set_physics(start_states(world, tasks, 1, generator).flatten(0, 1))
+    yield states
+    for step in episode(world, states, policy, steps):
+        yield step.states
+
+
+def _drawable(world: World) -> Drawable:
+    if not isinstance(world, Drawable):
+        raise WorldError(
+            f"{world.name} cannot draw itself, so there is nothing to film: a world that can has "
+            "'control_timestep' and 'painter' (zol.worlds.base.Drawable)"
+        )
+    return world
+
+
+def video_writer() -> ModuleType:
+    """The package that writes videos; it can be asked for before anything is drawn."""
+    try:
+        return import_module("imageio_ffmpeg")
+    except ModuleNotFoundError as missing:
+        raise MissingExtra("imageio-ffmpeg", "video", "writing a video") from missing
+
+
+class Video:
+    """An .mp4 file that grows picture by picture; it appears when the ``with`` block ends without error."""
+
+    def __init__(self, path: str | Path, fps: float) -> None:
+        self.path, self.fps = Path(path), fps
+        if self.path.suffix != ".mp4":
+            raise DataError(f"a video is written to an .mp4 file, got '{self.path.name}'")
+        self._unfinished = self.path.with_suffix(".part.mp4")
+        self._writer: Any = None
+
+    def add(self, picture: Image) -> None:
+        """Append a picture ``[H, W, 3]`` with even sides, the same for all."""
+        if picture.ndim != 3 or picture.shape[0] % 2 or picture.shape[1] % 2:
+            raise DataError(f"pictures of a video are [H, W, 3] with even sides, got shape {picture.shape}")
+        if self._writer is None:
+            size = (picture.shape[1], picture.shape[0])
+            self._writer = video_writer().write_frames(
+                str(self._unfinished), size, fps=self.fps, macro_block_size=2
+            )
+            self._writer.send(None)
+        self._writer.send(np.ascontiguousarray(picture))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._writer is None:
+            return
+        self._writer.close()
+        if error is None:
+            os.replace(self._unfinished, self.path)
+        else:
+            self._unfinished.unlink(missing_ok=True)
+
+
+def write_video(path: str | Path, pictures: Iterable[Image], fps: float) -> None:
+    """Write pictures ``[T, H, W, 3]`` with even sides as an .mp4 file, complete or not at all.
+
+    A world's real time is ``fps = 1 / world.control_timestep``.
+    """
+    with Video(path, fps) as video:
+        for picture in pictures:
+            video.add(picture)

@@ -1,7 +1,8 @@
 """Batched evaluation: every latent, task and episode of a world in one batch, one policy call per step.
 
-All latents start from the same states (paired comparisons), which are drawn once. Rewards are the
-tasks' own functions of the states reached.
+All latents of a task start from the same states (paired comparisons), which are drawn once: from the world's
+own start distribution, or from the task's where it has one. Rewards are the tasks' own functions of the
+states reached. An episode that is over early earns nothing from then on.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,9 +16,10 @@ from zol.common.errors import DataError
 from zol.common.threads import one_torch_thread
 from zol.fields import States
 from zol.models.base import Latent, Model, identity
-from zol.tasks import Task
-from zol.tasks.grouped import grouped_rewards, stacked
+from zol.tasks import Condition, Starts, Task
+from zol.tasks.grouped import grouped_rewards, grouped_success, stacked
 from zol.worlds.base import World, find_task
+from zol.worlds.episode import Step, episode, random_policy
 
 # Steps whose rewards are computed together.
 REWARDS_AT_ONCE = 25
@@ -28,11 +30,19 @@ Policy = Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True)
 class Rollouts:
-    """What L latents earned in E episodes each, all from the same E start states."""
+    """What L latents earned in E episodes each; those of one task all begin in the same E start states.
+
+    Success is 1 where the task was solved and 0 where it was not. It is NaN for a task without a test of
+    success, and None if no task has one. Start states do not count: like a reward, success belongs to a
+    state that an action led to.
+    """
 
     returns: Tensor  # Σ_t r_t, [L, E]
     discounted: Tensor  # (1 − γ) Σ_t γ^t r_t with the model's γ, the scale of offline estimates, [L, E]
-    visited: Tensor | None  # observations [steps, L, E, D] if asked for
+    visited: Tensor | None  # observations [steps, L, E, D] if asked for; an episode that is over stays put
+    lengths: Tensor  # steps until the episode was over or cut, [L, E]
+    success: Tensor | None = None  # at any time, [L, E]
+    success_at_end: Tensor | None = None  # in the last state, [L, E]
 
 
 def evaluate(
@@ -64,34 +74,57 @@ def evaluate(
     def act(states: States) -> Tensor:
         return chosen(states.obs.to(z.dtype).reshape(*shape, -1)).flatten(0, 1)
 
-    world.reset(episodes, generator)
-    start = world.physics.repeat(len(latents), 1)  # every latent starts from the same states
+    start = start_states(world, tasks, episodes, generator)
     length = world.episode_length if steps is None else steps
-    with one_torch_thread(getattr(world, "threaded", False)):
-        return _run(
-            world,
-            act,
-            lambda s: grouped_rewards(tasks, s),
-            start,
-            length,
-            model.discount,
-            shape,
-            keep_visited,
-            progress,
-        )
+    with one_torch_thread(world.threads is not None):
+        return _run(world, act, tasks, start, length, model.discount, keep_visited, progress)
 
 
 def random_returns(
     world: World, tasks: Sequence[Task], *, episodes: int, generator: torch.Generator
 ) -> Tensor:
-    """What uniformly random actions earn, ``[T, E]``: the same episodes are scored by all tasks."""
-    world.reset(episodes, generator)
+    """What uniformly random actions earn, ``[T, E]``: tasks with the same starts share their episodes."""
+    begins = list(dict.fromkeys(task.starts for task in tasks))
+    group = [begins.index(task.starts) for task in tasks]
+    start = start_states(world, [tasks[group.index(k)] for k in range(len(begins))], episodes, generator)
     total = torch.zeros(len(tasks), episodes, dtype=torch.float64)
+    unsolved = torch.ones(total.shape, dtype=torch.bool)
     with one_torch_thread():
-        for _ in range(world.episode_length):
-            states = world.step(2 * torch.rand(episodes, world.action_dim, generator=generator) - 1)
-            total += torch.stack([task(states).double() for task in tasks])
+        first = world.set_physics(start.flatten(0, 1))
+        for step in episode(world, first, random_policy(world, generator), world.episode_length):
+            for k, task in enumerate(tasks):
+                mine = slice(group[k] * episodes, (group[k] + 1) * episodes)
+                states = step.states.rows(mine)
+                counts = unsolved[k] if step.running is None else unsolved[k] & step.running[mine]
+                total[k] += torch.where(counts, task(states).double(), 0.0)
+                if task.ends_at_success:
+                    unsolved[k] &= ~task.succeeded(states)
     return total
+
+
+def start_states(
+    world: World, tasks: Sequence[Task | None], episodes: int, generator: torch.Generator
+) -> Tensor:
+    """Simulator states ``[T, E, P]`` in which episodes of these tasks begin.
+
+    Tasks without start states of their own (and None, no task at all) share E states of the world. All others
+    draw theirs from generators of one seed, so that they do not depend on which tasks stand beside them.
+    """
+    world.reset(episodes, generator)
+    drawn: dict[Starts | None, Tensor] = {None: world.physics}
+    own = [task for task in tasks if task is not None and task.starts is not None]
+    if own:
+        seed = int(torch.randint(2**62, (), generator=generator))
+        for task in own:
+            if task.starts is not None and task.starts not in drawn:
+                found = task.starts(episodes, torch.Generator().manual_seed(seed))
+                if found.shape != world.physics.shape:
+                    raise DataError(
+                        f"the start states of task '{task.name}' have shape {tuple(found.shape)}; {episodes} "
+                        f"simulator states of {world.name} have shape {tuple(world.physics.shape)}"
+                    )
+                drawn[task.starts] = found.to(world.physics.dtype)
+    return torch.stack([drawn[None if task is None else task.starts] for task in tasks])
 
 
 def _fixed_latents(model: Model, z: Tensor) -> Policy:
@@ -104,32 +137,78 @@ def _fixed_latents(model: Model, z: Tensor) -> Policy:
 def _run(
     world: World,
     policy: Callable[[States], Tensor],
-    rewards: Callable[[States], Tensor],
-    start: Tensor,
+    tasks: Sequence[Task],
+    start: Tensor,  # [L, E, P]
     steps: int,
     discount: float,
-    shape: tuple[int, int],
     keep_visited: bool,
     progress: Progress | None,
 ) -> Rollouts:
     if steps < 1:
         raise DataError("an episode has at least one step")
-    states = world.set_physics(start)
-    total, discounted = torch.zeros(2, *shape, dtype=torch.float64)
-    recent: list[States] = []
+    shape = start.shape[:2]
+    tally = _Tally(tasks, shape, discount)
+    recent: list[Step] = []
     visited: list[Tensor] = []
     bar = progress.add_task("rollouts", total=steps) if progress else None
-    for t in range(steps):
-        states = world.step(policy(states))
-        recent.append(states)
-        if len(recent) == REWARDS_AT_ONCE or t == steps - 1:
-            r = rewards(stacked(recent))  # [K, L, E]
-            times = torch.arange(t + 1 - len(recent), t + 1, dtype=torch.float64)
-            total += r.sum(0)
-            discounted += torch.einsum("k,kle->le", (1 - discount) * discount**times, r)
+    first = world.set_physics(start.flatten(0, 1))
+    for step in episode(world, first, policy, steps, over=_ends_at_success(tasks)):
+        recent.append(step)
+        if len(recent) == REWARDS_AT_ONCE:
+            tally.add(recent)
             recent.clear()
         if keep_visited:
-            visited.append(states.obs.reshape(*shape, -1).clone())
+            visited.append(step.states.obs.reshape(*shape, -1).clone())
         if progress and bar is not None:
             progress.advance(bar)
-    return Rollouts(total, discounted, torch.stack(visited) if keep_visited else None)
+    if recent:
+        tally.add(recent)
+    if progress and bar is not None:
+        progress.update(bar, completed=steps)  # they may all have been over earlier
+    return tally.rollouts(torch.stack(visited) if keep_visited else None)
+
+
+class _Tally:
+    """Sums over the steps of L · E episodes, many steps at a time."""
+
+    def __init__(self, tasks: Sequence[Task], shape: tuple[int, ...], discount: float) -> None:
+        self.tasks, self.discount, self.steps = tasks, discount, 0
+        self.returns, self.discounted = torch.zeros(2, *shape, dtype=torch.float64)
+        self.lengths = torch.zeros(shape, dtype=torch.int64)
+        self.tested = torch.tensor([task.success is not None for task in tasks])
+        self.ever, self.at_end = torch.zeros(2, *shape, dtype=torch.bool)
+
+    def add(self, recent: Sequence[Step]) -> None:
+        """Count K successive steps."""
+        states = stacked([step.states for step in recent])
+        r = grouped_rewards(self.tasks, states)  # [K, L, E]
+        running = [step.running for step in recent]
+        for k, mask in enumerate(running):
+            if mask is not None:
+                r[k] = torch.where(mask.view_as(r[k]), r[k], 0.0)
+            self.lengths += 1 if mask is None else mask.view_as(r[k])
+        times = torch.arange(self.steps, self.steps + len(recent), dtype=torch.float64)
+        self.returns += r.sum(0)
+        self.discounted += torch.einsum("k,kle->le", (1 - self.discount) * self.discount**times, r)
+        self.steps += len(recent)
+        if bool(self.tested.any()):
+            success = grouped_success(self.tasks, states)
+            self.ever |= success.any(0)
+            self.at_end = success[-1]
+
+    def rollouts(self, visited: Tensor | None) -> Rollouts:
+        """Everything that was counted."""
+        found: list[Tensor | None] = [None, None]
+        if bool(self.tested.any()):
+            unknown = torch.tensor(torch.nan, dtype=torch.float64)
+            tested = self.tested.unsqueeze(-1)
+            found = [torch.where(tested, solved.double(), unknown) for solved in (self.ever, self.at_end)]
+        return Rollouts(self.returns, self.discounted, visited, self.lengths, *found)
+
+
+def _ends_at_success(tasks: Sequence[Task]) -> Condition | None:
+    """Whether success ends the episode of states ``[L·E, …]``, for the tasks that say so."""
+    ends = torch.tensor([task.ends_at_success for task in tasks])
+    if not bool(ends.any()):
+        return None
+    return lambda states: (grouped_success(tasks, stacked([states]))[0] & ends.unsqueeze(-1)).flatten()

@@ -9,12 +9,15 @@ import torch
 from killing import run
 
 from zol.collect.explore import STATE, ExploreConfig, explore
-from zol.collect.rnd import RNDConfig
+from zol.collect.memory import RoundMemory
+from zol.collect.rnd import RNDAgent, RNDConfig
 from zol.common.errors import DataError
 from zol.data import Dataset
 from zol.data.coverage import occupied_cells, scale_of
 from zol.testing import check_dataset
 from zol.worlds.donut import Donut
+from zol.worlds.episode import episode, random_policy
+from zol.worlds.tabular import TabularWorld, corridor
 
 TINY = RNDConfig(hidden=16, features=4, batch_size=16, steps_per_update=4, random_steps=60)
 
@@ -130,3 +133,91 @@ def test_refusals(tmp_path: Path):
     with pytest.raises(DataError, match=r"from explore \(short donut\), not an exploration of donut"):
         explore(Donut(), path, config(120))
     assert Dataset.open(path).fingerprint() == data.fingerprint()
+
+
+class TestEpisodesThatEndEarly:
+    """A corridor whose ends are terminal: episodes differ in length, and nothing else changes."""
+
+    def explored(self, path: Path, steps: int = 700, world: TabularWorld | None = None, **changes) -> Dataset:
+        return explore(world or corridor(), path, config(steps, envs=5, **changes))
+
+    @pytest.mark.parametrize("how", ["rnd", "random"])
+    def test_what_is_stored(self, tmp_path: Path, how: str) -> None:
+        data = self.explored(tmp_path / "set", how=how)
+        check_dataset(data)
+        assert len(data) >= 700
+        assert len(data) - int(data.lengths[-5:].sum()) < 700  # the last round was needed
+        ended, moved = np.zeros(data.episodes, dtype=bool), []
+        for number in range(data.episodes):
+            rows = data.episode(number)
+            cells = rows["obs"].argmax(1)
+            assert not np.isin(cells[:-1], (0, 8)).any()  # nothing is recorded after a terminal state
+            ended[number] = np.isin(cells[-1], (0, 8))
+            assert rows["terminated"].any() == ended[number]
+            assert rows["truncated"].any() == (not ended[number])
+            assert np.array_equal(rows["physics"][:, 0], cells)
+            moved.append(np.diff(cells) * np.where(rows["action"][:-1].argmax(1) == 1, 1, -1))
+        assert set(np.concatenate(moved)) == {-1, 1}
+        assert 0.85 < (np.concatenate(moved) == 1).mean() < 0.95  # one move in ten slips
+        assert ended.any()
+        assert (~ended).any() or how == "rnd"  # novelty runs straight to the ends
+        assert (data.lengths[~ended] == 30).all()
+
+    def test_an_interrupted_explorer_goes_on_exactly(self, tmp_path: Path) -> None:
+        class Stopping(TabularWorld):
+            left = 150
+
+            def step(self, action):
+                self.left -= 1
+                if self.left == 0:
+                    raise KeyboardInterrupt
+                return super().step(action)
+
+        sound = corridor()
+        stopping = Stopping(sound.name, sound.mdp, sound.episode_length, sound.tasks.values())
+        with pytest.raises(KeyboardInterrupt):
+            self.explored(tmp_path / "set", world=stopping)
+        assert Dataset.open(tmp_path / "set").episodes > 0
+        whole = self.explored(tmp_path / "calm").fingerprint()
+        assert self.explored(tmp_path / "set").fingerprint() == whole
+        (tmp_path / "set" / STATE).unlink()  # everything is played again and compared
+        assert self.explored(tmp_path / "set").fingerprint() == whole
+
+    def test_memory_draws_every_step_of_both_rounds_equally(self, tmp_path: Path) -> None:
+        world = corridor()
+        past = self.explored(tmp_path / "set", 60, how="random")
+        memory = RoundMemory(tmp_path / "set", len(past), 4, world)
+        generator = torch.Generator().manual_seed(0)
+        states = world.reset(4, generator)
+        memory.begin(states.obs, world.physics)
+        seen = [(b.obs, b.action, b.next_obs, b.terminated.unsqueeze(1)) for b in [past.transitions()]]
+        for t, step in enumerate(episode(world, states, random_policy(world, generator), 30)):
+            memory.add(t, step, world.physics)
+            reached = step.states
+            columns = (states.obs, reached.action, reached.obs, reached.terminated.unsqueeze(1))
+            seen.append(tuple(step.those(column) for column in columns))
+            states = reached
+        rows = torch.cat([torch.cat([c.float() for c in part], 1) for part in seen])
+        assert len(rows) == len(past) + memory.steps == len(past) + int(memory.lengths.sum())
+        drawn = memory.sample(60 * len(rows), generator)
+        table = torch.cat([c.float().reshape(len(drawn[0]), -1) for c in drawn], 1)
+        counts = (table.unsqueeze(1) == rows).all(-1).sum(0)  # actions are continuous, so rows are distinct
+        assert int(counts.sum()) == len(table)
+        assert (counts > 25).all()
+        assert (counts < 110).all()
+        assert table[:, -1].any()
+
+
+def test_nothing_follows_a_terminal_state() -> None:
+    """If every step ends in a terminal state, the agent learns as if it did not look ahead at all."""
+    g = torch.Generator().manual_seed(0)
+    obs, next_obs = torch.randn(2, 64, 2, generator=g)
+    action = 2 * torch.rand(64, 1, generator=g) - 1
+    states = []
+    for agent_config, over in ((TINY, True), (TINY.but(discount=0.0), False), (TINY, False)):
+        agent = RNDAgent(2, 1, agent_config, torch.Generator().manual_seed(1))
+        for _ in range(4):
+            agent.update(obs, action, next_obs, torch.full((64,), over), torch.Generator().manual_seed(2))
+        states.append(agent.state_dict())
+    assert all(torch.equal(states[0][name], states[1][name]) for name in states[0])
+    assert not all(torch.equal(states[0][name], states[2][name]) for name in states[0])

@@ -3,17 +3,19 @@
 from pathlib import Path
 
 import imageio_ffmpeg
+import numpy as np
 import pytest
 import torch
 
-from zol import film as films
 from zol.common.errors import MissingExtra, WorldError
-from zol.film import film
+from zol.film import film, frames, played
 from zol.models.base import Latent, identity
 from zol.models.fb import FB, FBConfig
 from zol.rollout import evaluate
+from zol.testing.exact import ExactFB
 from zol.worlds import make
 from zol.worlds.dmc.render import render_backend
+from zol.worlds.tabular import TabularWorld, corridor
 
 STEPS = 20
 
@@ -50,18 +52,97 @@ def test_a_film_per_latent_in_real_time(model: FB, latents: list[Latent], tmp_pa
 
 def test_they_show_the_episodes_that_rollouts_score(model: FB, latents: list[Latent]) -> None:
     world = make("walker")
-    physics = films._episodes(world, model, latents, STEPS, seeded())
-    played = evaluate(
+    filmed = played(world, model, latents, generator=seeded(), steps=STEPS)
+    physics = torch.stack([states.physics for states in filmed])
+    scored = evaluate(
         world, model, latents, episodes=1, generator=seeded(), steps=STEPS, keep_visited=True
     ).visited
     shown = world.observe(physics[1:].flatten(0, 1)).reshape(STEPS, 2, -1)
-    torch.testing.assert_close(shown, played.squeeze(2), atol=1e-3, rtol=1e-3)
+    torch.testing.assert_close(shown, scored.squeeze(2), atol=1e-3, rtol=1e-3)
+
+
+class Sketched(TabularWorld):
+    """The corridor, drawn as one bright column: films need no MuJoCo."""
+
+    control_timestep = 0.1
+    open_painters = 0
+
+    def painter(self, width=320, height=320):
+        return Sketch(self, width, height)
+
+
+class Sketch:
+    def __init__(self, world, width, height):
+        self.world, self.shape = world, (height, width, 3)
+
+    def frame(self, physics):
+        picture = np.zeros(self.shape, np.uint8)
+        picture[:, int(physics[0])] = 255
+        return picture
+
+    def __enter__(self):
+        self.world.open_painters += 1
+        return self
+
+    def __exit__(self, *_):
+        self.world.open_painters -= 1
+
+
+class TestAWorldThatDrawsItself:
+    def world(self) -> Sketched:
+        plain = corridor(slip=0.0)
+        return Sketched(plain.name, plain.mdp, plain.episode_length, plain.tasks.values())
+
+    def model(self, world: Sketched) -> ExactFB:
+        return ExactFB(world.mdp, torch.full((9,), 1 / 9, dtype=torch.float64), temperature=1e-3)
+
+    def latents(self, model: ExactFB, *tasks: str) -> list[Latent]:
+        goals = {"right": 8, "left": 0, "somewhere": 8}
+        return [Latent(model.features()[goals[task]], identity(model), task, "") for task in tasks]
+
+    def test_frames_follow_the_states(self) -> None:
+        world = self.world()
+        model = self.model(world)
+        latents = self.latents(model, "right", "left", "somewhere")
+        steps = list(played(world, model, latents, generator=seeded(), steps=20))
+        pictures = list(frames(world, model, latents, generator=seeded(), steps=20, width=10, height=4))
+        assert [[int(p[0, :, 0].argmax()) for p in row] for row in pictures] == [
+            states.physics[:, 0].long().tolist() for states in steps
+        ]
+        assert pictures[0][0].shape == (4, 10, 3)
+        begins, ends = steps[0].physics[:, 0].tolist(), steps[-1].physics[:, 0].tolist()
+        assert begins[0] in (1, 2)  # each task from its own start; one that the world does not know, from its
+        assert begins[1] in (6, 7)
+        assert begins[2] == 4
+        assert ends == [8, 0, 8]  # and there they stay
+        every_third = list(
+            frames(world, model, latents, generator=seeded(), steps=20, stride=3, width=10, height=4)
+        )
+        assert all(np.array_equal(one, other) for one, other in zip(every_third, pictures[::3], strict=True))
+        assert world.open_painters == 0
+
+    def test_a_viewer_may_leave_early(self) -> None:
+        world = self.world()
+        model = self.model(world)
+        showing = frames(world, model, self.latents(model, "right"), generator=seeded(), width=10, height=4)
+        next(showing)
+        assert world.open_painters == 1
+        showing.close()
+        assert world.open_painters == 0
+        assert torch.is_grad_enabled()
+
+    def test_it_is_filmed_too(self, tmp_path: Path) -> None:
+        world = self.world()
+        model = self.model(world)
+        (path,) = film(world, model, self.latents(model, "left"), tmp_path, generator=seeded(), steps=4)
+        assert imageio_ffmpeg.count_frames_and_secs(str(path))[0] == 5
+        assert [file.name for file in tmp_path.iterdir()] == ["left.mp4"]
 
 
 def test_what_is_missing_is_said_before_anything_is_drawn(
     model: FB, latents: list[Latent], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(WorldError, match="donut is not simulated by MuJoCo"):
+    with pytest.raises(WorldError, match="donut cannot draw itself"):
         film(make("donut"), model, latents, tmp_path / "films", generator=seeded())
     monkeypatch.setitem(__import__("sys").modules, "imageio_ffmpeg", None)
     with pytest.raises(MissingExtra, match="video"):

@@ -10,6 +10,7 @@ from gymnasium.utils.env_checker import check_env
 
 from zol.cli import main
 from zol.common.errors import DataError, WorldError
+from zol.film import write_video
 from zol.worlds import make
 from zol.worlds.dmc import render
 from zol.worlds.dmc.gym import GymView
@@ -104,13 +105,18 @@ def test_a_crashing_driver_is_only_a_back_end_that_does_not_work(monkeypatch):
 
 def test_videos_are_complete_and_nothing_else_is_left(tmp_path):
     pictures = np.random.default_rng(0).integers(0, 255, (12, 32, 48, 3), dtype=np.uint8)
-    render.write_video(tmp_path / "a.mp4", pictures, fps=40)
+    write_video(tmp_path / "a.mp4", pictures, fps=40)
     frames, seconds = imageio_ffmpeg.count_frames_and_secs(str(tmp_path / "a.mp4"))
     assert frames == 12
     assert seconds == pytest.approx(12 / 40, abs=0.01)
     assert [p.name for p in tmp_path.iterdir()] == ["a.mp4"]
-    with pytest.raises(DataError, match=r"even sides, got 'a.mp4' and shape \(12, 31, 48, 3\)"):
-        render.write_video(tmp_path / "a.mp4", pictures[:, :31], fps=40)
+    with pytest.raises(DataError, match=r"even sides, got shape \(31, 48, 3\)"):
+        write_video(tmp_path / "a.mp4", pictures[:, :31], fps=40)
+    with pytest.raises(DataError, match=r"an \.mp4 file, got 'a\.gif'"):
+        write_video(tmp_path / "a.gif", pictures, fps=40)
+    with pytest.raises(DataError, match="even sides"):  # after a good picture
+        write_video(tmp_path / "b.mp4", [pictures[0], pictures[0, :31]], fps=40)
+    assert [p.name for p in tmp_path.iterdir()] == ["a.mp4"]
 
 
 def test_worlds_show_prints_fields_and_tasks(capsys):

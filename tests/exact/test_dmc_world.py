@@ -11,6 +11,7 @@ from dm_control import suite
 from dm_control.suite.wrappers import action_scale
 
 import zol.worlds
+from zol.common import registry
 from zol.common.errors import DataError, MissingExtra, WorldError
 from zol.worlds import World, make
 from zol.worlds.dmc.world import ROWS_AT_ONCE, ControlWorld
@@ -156,7 +157,8 @@ def test_unknown_worlds_and_missing_packages(monkeypatch):
     def fail(module: str) -> None:
         raise ModuleNotFoundError("No module named 'mujoco'", name="mujoco")
 
-    monkeypatch.setattr(zol.worlds, "import_module", fail)
+    monkeypatch.setattr(registry, "import_module", fail)
+    monkeypatch.setattr(zol.worlds, "WORLDS", registry.Registry("world", "zol.worlds", zol.worlds.WORLDS.own))
     with pytest.raises(MissingExtra, match=r"the world 'walker' needs mujoco.*pip install -e '\.\[dmc\]'"):
         make("walker")
 

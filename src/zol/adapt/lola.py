@@ -77,7 +77,7 @@ def lola_search(
     starts = practice.draw(updates * rows * own_starts).reshape(updates, rows, own_starts, -1)
     bar = progress.add_task("LoLA", total=updates) if progress else None
     earned = []
-    with one_torch_thread(getattr(world, "threaded", False)), torch.no_grad():
+    with one_torch_thread(world.threads is not None), torch.no_grad():
         for begin in starts.expand(-1, -1, c.samples, -1):
             noise = torch.randn(rows, c.samples, start.shape[-1], generator=generator, dtype=start.dtype)
             sample = mean.unsqueeze(1) + c.sigma * noise  # no gradient flows here: ẑ is a constant

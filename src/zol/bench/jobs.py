@@ -184,6 +184,6 @@ def _test(
 def _world(subject: Subject, threads: int) -> World:
     """The subject's world; a simulator with threads of its own uses no more than its share of the cores."""
     world = make(subject.domain)
-    if hasattr(world, "threads"):
+    if world.threads is not None:
         world.threads = threads
     return world

@@ -9,7 +9,7 @@ from rich.table import Table
 from tyro.conf import Positional
 
 from zol.cli.worlds import field_table
-from zol.common.errors import DataError
+from zol.common.errors import DataError, ZolError
 from zol.common.progress import progress_bar
 from zol.data import Dataset, coverage, disk
 from zol.data.sources import exorl
@@ -174,7 +174,7 @@ def _world_of(data: Dataset, name: str | None) -> World | None:
         return make(name)
     try:
         return make(str(data.provenance.get("world", "")))
-    except (DataError, ImportError):
+    except ZolError:  # unknown here, or its extra is not installed
         return None
 
 

@@ -1,4 +1,4 @@
-"""``zol worlds``: what a world's observations mean and which tasks it has."""
+"""``zol worlds``: which worlds there are, what their observations mean and which tasks they have."""
 
 import inspect
 from typing import Annotated
@@ -12,10 +12,26 @@ from zol.fields import Layout
 from zol.worlds import WORLDS, World, make
 
 
+def list_() -> None:
+    """Print the name of every world with one line about it, those of other packages included."""
+    table = Table("world", "what it is", "needs")
+    for name, summary in WORLDS.summaries().items():
+        extra = WORLDS.own[name].extra if name in WORLDS.own else ""
+        table.add_row(name, escape(summary), extra and escape(f".[{extra}]"))
+    Console().print(table)
+
+
 def show(
-    name: Annotated[str, tyro.conf.Positional, tyro.conf.arg(help=f"one of {', '.join(WORLDS)}")],
+    name: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="WORLD")] = None,
 ) -> None:
-    """Print a world's observation fields, what is derived from them, and its tasks."""
+    """Print a world's observation fields, what is derived from them, and its tasks.
+
+    Args:
+        name: Name of the world, as in zol worlds list; without one, all worlds are listed.
+    """
+    if name is None:
+        list_()
+        return
     world = make(name)
     console = Console()
     console.print(

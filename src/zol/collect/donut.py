@@ -6,6 +6,7 @@ import torch
 
 from zol.data import Dataset
 from zol.worlds.donut import INNER, OUTER, Donut, polar
+from zol.worlds.episode import episode, random_policy
 
 
 def collect(
@@ -23,17 +24,15 @@ def collect(
     inner, outer = (math.exp(-(r**2) / (2 * sigma**2)) for r in (INNER, OUTER))
     u, angle = torch.rand(2, walks, generator=generator)
     radius = (-2 * sigma**2 * (inner + u * (outer - inner)).log()).sqrt().clamp(INNER, OUTER)
-    positions = [world.set_physics(polar(radius, 2 * math.pi * angle)).obs]
-    actions = []
-    for _ in range(walk_length):
-        actions.append(2 * torch.rand(walks, 2, generator=generator) - 1)
-        positions.append(world.step(actions[-1]).obs)
-    path = torch.stack(positions, 1)  # [walks, walk_length + 1, 2]
+    first = world.set_physics(polar(radius, 2 * math.pi * angle))
+    played = [s.states for s in episode(world, first, random_policy(world, generator), walk_length)]
+    path = torch.stack([first.obs, *(states.obs for states in played)], 1)  # [walks, walk_length + 1, 2]
+    actions = torch.stack([states.need_action() for states in played], 1)  # [walks, walk_length, 2]
     last = torch.zeros(walks, walk_length, dtype=torch.bool)
     last[:, -1] = True
     return Dataset.from_arrays(
         obs=path[:, :-1].reshape(-1, 2).numpy(),
-        action=torch.stack(actions, 1).reshape(-1, 2).numpy(),
+        action=actions.reshape(-1, 2).numpy(),
         next_obs=path[:, 1:].reshape(-1, 2).numpy(),
         truncated=last.reshape(-1).numpy(),
         resets=world.reset(resets, generator).obs.numpy(),

@@ -1,4 +1,4 @@
-"""Replaying stored actions under the installed simulator, and saying how far it ends up elsewhere.
+"""Replay stored actions under the installed simulator, and report how far it drifts from the stored states.
 
 Physics engines change: old data may contain transitions that today's simulator, on which policies are
 scored, would never make. Each episode starts again from its first stored simulator state and takes its

@@ -9,6 +9,8 @@ sampled, because novelty fades:
 
     Q target   r + γ · min_i Q̄_i(s', clip(π(s') + ε)),     actor   max_π Q_1(s, π(s)) every other update
 
+where nothing follows a terminal s' (its target is r alone).
+
 Differences from ExORL's agent: TD3 instead of DDPG (the actor moves every other update, which also costs
 less), networks 256 wide and batches of 256, for CPUs; one-step instead of three-step targets; novelty of
 the state reached instead of the state left; the agent sees normalised observations too.
@@ -27,7 +29,7 @@ from zol.models.learning import Adam, frozen, move_towards, named_state, restore
 
 
 class RNDConfig(Config):
-    """The explorer's agent."""
+    """Settings of the agent that seeks novelty."""
 
     hidden: int = Field(default=256, ge=1)
     """width of every network"""
@@ -38,17 +40,17 @@ class RNDConfig(Config):
     steps_per_update: int = Field(default=20, ge=1)
     """environment steps between updates"""
     learning_rate: float = Field(default=3e-4, gt=0)
-    """of all networks"""
+    """learning rate of actor and critics"""
     novelty_learning_rate: float = Field(default=1e-4, gt=0)
-    """of the predictor; slower, so that novelty does not fade before it is visited"""
+    """learning rate of the predictor; slower, so that novelty does not fade before it is visited"""
     discount: float = Field(default=0.99, ge=0, lt=1)
-    """of the novelty return"""
+    """discount of the novelty return"""
     target_rate: float = Field(default=0.01, gt=0, le=1)
     """how fast target critics follow"""
     noise: float = Field(default=0.2, ge=0)
     """standard deviation of exploration noise"""
     correlation: float = Field(default=0.0, ge=0, lt=1)
-    """of that noise from one step to the next: slow bodies shake white noise off, and need 0.98 or so"""
+    """correlation of that noise between steps: slow bodies shake white noise off, and need 0.98 or so"""
     noise_clip: float = Field(default=0.3, ge=0)
     """bound of the noise inside updates"""
     random_steps: int = Field(default=10_000, ge=0)
@@ -90,15 +92,17 @@ class RNDAgent:
         self._noise = rho * self._noise + (1 - rho**2) ** 0.5 * fresh
         return (action + self.config.noise * self._noise).clamp(-1, 1)
 
-    def update(self, obs: Tensor, action: Tensor, next_obs: Tensor, generator: torch.Generator) -> Tensor:
-        """One step of every network on transitions ``[N, …]``; the mean novelty, before scaling."""
+    def update(
+        self, obs: Tensor, action: Tensor, next_obs: Tensor, terminated: Tensor, generator: torch.Generator
+    ) -> Tensor:
+        """Move every network by one step on transitions ``[N, …]``; the mean novelty, before scaling."""
         with torch.no_grad():
             self.normaliser.update(next_obs)
             s, s2 = self._normalise(obs), self._normalise(next_obs)
         error = (self.predictor(s2) - self.random_net(s2)).square().mean(-1)  # [N]
         error.mean().backward()
         self.predictor_optimiser.step_and_clear()
-        self._update_critic(s, action, s2, self._reward(error.detach()), generator)
+        self._update_critic(s, action, s2, self._reward(error.detach()), terminated, generator)
         if self.normaliser.num_batches_tracked % 2 == 0:
             self._update_actor(s)
             move_towards(self.target_critic, self.critic, self.config.target_rate)
@@ -109,14 +113,20 @@ class RNDAgent:
         return error * torch.rsqrt(self.error_scale.running_var + 1e-12)
 
     def _update_critic(
-        self, s: Tensor, action: Tensor, s2: Tensor, reward: Tensor, generator: torch.Generator
+        self,
+        s: Tensor,
+        action: Tensor,
+        s2: Tensor,
+        reward: Tensor,
+        terminated: Tensor,
+        generator: torch.Generator,
     ) -> None:
         with torch.no_grad():
             noise = self.config.noise * torch.randn(action.shape, generator=generator)
             clip = self.config.noise_clip
             next_action = (self._policy(s2) + noise.clamp(-clip, clip)).clamp(-1, 1)
             next_value = self.target_critic(torch.cat([s2, next_action], -1)).amin(0).squeeze(-1)
-            target = reward + self.config.discount * next_value  # [N]
+            target = reward + self.config.discount * ~terminated * next_value  # [N]
         values = self.critic(torch.cat([s, action], -1)).squeeze(-1)  # [2, N]
         (values - target).square().mean(-1).sum().backward()
         self.critic_optimiser.step_and_clear()

@@ -1,10 +1,11 @@
-"""How much of a world some states cover, in numbers that can be compared between sets.
+"""Measure how much of a world some states cover, in numbers that can be compared between sets.
 
-Cells are counted in a fixed random projection of the observations to three dimensions. Columns are
-first divided by a scale, the standard deviation under uniformly random actions, and bent by arcsinh, so
-that a cell is half a typical deviation near the origin and a constant factor far from it. Counts of
-equally many states with the same scale compare across explorers. The spread of a field is its
-1 %-to-99 % range.
+Two numbers are given. The first counts occupied cells. Each observation column is divided by a scale (its
+standard deviation under uniformly random actions) and passed through arcsinh; a fixed random projection
+takes the result to three dimensions, which are cut into cells of side 0.5. So a cell is half a typical
+deviation near the origin, and a constant factor far from it. Counts can be compared between explorers if
+they are made of equally many states with the same scale. The second is the spread of every field: the
+distance from its 1 % to its 99 % quantile.
 """
 
 import torch

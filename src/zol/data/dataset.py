@@ -9,8 +9,9 @@ from row i to row i + 1, so nothing is stored twice:
     terminated   0      0      1      ·   |   0      0      ·        does the step end in a terminal state?
     truncated    0      0      0      ·   |   0      1      ·        was the episode cut by a time limit?
 
-``terminated`` stops bootstrapping, ``truncated`` does not: mixing them up biases every successor
-measure. Start states are first class because density ratios begin there.
+After a terminated step nothing follows, so a learner must not bootstrap there; after a truncated step the
+episode would have gone on, so it must. Mixing them up biases every successor measure. Start states are kept
+beside the rows, because density ratios begin there.
 """
 
 import hashlib
@@ -114,22 +115,22 @@ class Dataset:
         return Dataset.open(path)
 
     def __len__(self) -> int:
-        """Number of transitions."""
+        """The number of transitions."""
         return int(self._ends[-1]) if len(self._ends) else 0
 
     @property
     def obs_dim(self) -> int:
-        """Columns of an observation."""
+        """The number of columns of an observation."""
         return int(self.columns["obs"].shape[1])
 
     @property
     def action_dim(self) -> int:
-        """Columns of an action."""
+        """The number of columns of an action."""
         return int(self.columns["action"].shape[1])
 
     @property
     def episodes(self) -> int:
-        """Number of episodes."""
+        """The number of episodes."""
         return len(self.lengths)
 
     @cached_property

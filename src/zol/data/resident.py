@@ -1,4 +1,4 @@
-"""Where batches come from while training: columns that live on the device, or rows read as they are drawn.
+"""Where batches come from while training: from columns on the device, or from rows read when drawn.
 
 Step numbers are drawn on the device by the run's own generator, the same ones whatever the source, so that a
 run does not depend on where its data lie.
@@ -68,10 +68,11 @@ def bytes_needed(dataset: Dataset) -> int:
     return (dataset.obs_dim * 4 + dataset.action_dim * 4 + 1) * (len(dataset) + dataset.episodes)
 
 
-def place(dataset: Dataset, device: torch.device, *, physics: bool = False) -> Source:
-    """The data on a GPU if they fit beside the networks; on a CPU they stay where they are, mapped.
+def choose_source(dataset: Dataset, device: torch.device, *, physics: bool = False) -> Source:
+    """Keep the data on a GPU if they fit beside the networks; read them row by row otherwise.
 
-    Simulator states (``physics``) are never moved as a whole: few learners need them.
+    On a CPU they stay where they are, in memory or mapped from disk. Simulator states (``physics``) are never
+    moved as a whole: few learners need them.
     """
     if device.type == "cuda":
         room = torch.cuda.mem_get_info(device)[0]

@@ -21,10 +21,11 @@ import torch
 from torch import Tensor
 
 from zol.common import parallel
+from zol.common.config import ConfigError
 from zol.common.errors import DataError
 from zol.data.batch import Batch
 from zol.data.dataset import Dataset
-from zol.data.resident import Source, place
+from zol.data.resident import Source, choose_source
 
 
 @dataclass(frozen=True)
@@ -45,8 +46,13 @@ class BatchSpec:
     """W: fill ``expert_obs`` and ``expert_next_obs`` with windows of this length from demonstrations"""
 
     def __post_init__(self) -> None:
+        if self.stretch < 1 or self.expert_window < 0:
+            raise ConfigError(
+                f"a stretch has at least one step and a window at least none, got stretch={self.stretch}, "
+                f"expert_window={self.expert_window}"
+            )
         if (self.stretch > 1 or self.future) and not 0 < self.discount < 1:
-            raise ValueError(f"stretches and future states need a discount in (0, 1), got {self.discount}")
+            raise ConfigError(f"stretches and future states need a discount in (0, 1), got {self.discount}")
 
 
 class Sampler:
@@ -60,18 +66,30 @@ class Sampler:
         self, dataset: Dataset, device: torch.device, spec: BatchSpec, demonstrations: Dataset | None = None
     ) -> None:
         """``spec`` says what will be asked for; single batches may ask for less."""
+        if len(dataset) == 0:
+            raise DataError("this dataset has no transitions to draw from")
         self.rows = len(dataset)
-        self.device = device
-        self.source = place(dataset, device, physics=spec.physics)
+        self.device, self.spec = device, spec
+        self.source = choose_source(dataset, device, physics=spec.physics)
         self.demonstrations = demonstrations
         if spec.expert_window:
             if demonstrations is None:
                 raise DataError("this model learns from demonstrations, and none were given")
+            if demonstrations.obs_dim != dataset.obs_dim:
+                raise DataError(
+                    f"the demonstrations have {demonstrations.obs_dim} observation columns, the data "
+                    f"{dataset.obs_dim}: both must come from the same world"
+                )
             windows = demonstrations.window_starts(spec.expert_window)
             self._windows = torch.from_numpy(windows).to(device)
 
     def draw(self, spec: BatchSpec, n: int, generator: torch.Generator) -> Batch:
         """This process's share of a batch of ``n`` rows."""
+        if (spec.physics and not self.spec.physics) or spec.expert_window not in (0, self.spec.expert_window):
+            raise DataError(
+                f"this sampler was made for {self.spec}, and cannot draw {spec}: simulator states and "
+                "windows have to be announced when it is made"
+            )
         own = parallel.share(torch.randint(self.rows, (n,), generator=generator, device=self.device))
         if spec.stretch > 1:
             batch = look_ahead(self.source, own, spec.stretch, spec.discount, self._chance(n, generator))
@@ -104,7 +122,7 @@ class Sampler:
 def look_ahead(source: Source, steps: Tensor, n: int, discount: float, chance: Tensor) -> Batch:
     """The stretches of up to ``n`` transitions that begin with ``steps``; ``chance`` [N] in [0, 1) draws k.
 
-    ``next_obs`` and ``terminated`` are those of the last transition, ``goal`` is s_{t+k+1}, ``length`` is n.
+    ``next_obs``, ``next_physics`` and ``terminated`` are those of the last transition, ``goal`` is s_{t+k+1}, ``length`` is n.
     """
     length = source.left(steps).clamp(max=n)
     mass = 1 - discount ** length.double()
@@ -114,6 +132,7 @@ def look_ahead(source: Source, steps: Tensor, n: int, discount: float, chance: T
     return replace(
         first,
         next_obs=last.next_obs,
+        next_physics=last.next_physics,
         terminated=last.terminated,
         goal=source.take(steps + offset).next_obs,
         length=length,

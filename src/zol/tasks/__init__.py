@@ -1,6 +1,6 @@
 """What is wanted: rewards as vectorised functions of named states."""
 
-from zol.tasks.task import Reward, Task, earnings
+from zol.tasks.task import Condition, Reward, Starts, Task, earnings
 from zol.tasks.tolerance import tolerance
 
-__all__ = ["Reward", "Task", "earnings", "tolerance"]
+__all__ = ["Condition", "Reward", "Starts", "Task", "earnings", "tolerance"]

@@ -69,12 +69,12 @@ class Body:
 
     @cached_property
     def control(self) -> Tensor:
-        """ctl, ``[...]``."""
+        """How small the controls are, the factor ctl of the formulas, ``[...]``."""
         return (4.0 + tolerance(self.ctrl, 0, 0, margin=1, shape="quadratic", at_margin=0.0).mean(-1)) / 5.0
 
     @cached_property
     def upright(self) -> Tensor:
-        """U, ``[...]``."""
+        """How upright the chest is, the factor U of the formulas, ``[...]``."""
         return _linear(self.vertical("Chest", 1), 0.9, margin=1.9)
 
     @cached_property
@@ -83,7 +83,7 @@ class Body:
         return tolerance(self.velocity, 0, 0, margin=0.5)
 
     def height(self, name: str) -> Tensor:
-        """h(b), ``[...]``."""
+        """The height h(b) of a body, ``[...]``."""
         return self._heights[INDEX[name]]
 
     def vertical(self, name: str, axis: int) -> Tensor:

@@ -28,7 +28,7 @@ def pose_distance(obs: Tensor, target: Tensor) -> Tensor:
 
 
 def proximity(distance: Tensor) -> Tensor:
-    """p(d), ``[...]``."""
+    """How near a distance d is, p(d) ∈ [0, 1], ``[...]``."""
     return ((BOUND + MARGIN - distance) / MARGIN).clamp(0.0, 1.0)
 
 

@@ -24,7 +24,7 @@ from zol.worlds.tabular import FiniteMDP
 
 
 class ExactFB(nn.Module):
-    """Satisfies the model contract, in float64."""
+    """A model whose successor measure is exact, in float64."""
 
     kind = "exact"
     rotation: Tensor
@@ -66,19 +66,21 @@ class ExactFB(nn.Module):
         V = torch.zeros_like(reward)
         sweeps = int(-28 / torch.tensor(self.discount).log())  # γ^sweeps < 1e-12
         for _ in range(sweeps):
-            Q = self._backup(reward + self.discount * V)
+            Q = self._backup(reward, V)
             V = (scale * (Q / scale).logsumexp(-1, keepdim=True)).squeeze(-1)
-        return torch.softmax(self._backup(reward + self.discount * V) / scale, dim=-1)
+        return torch.softmax(self._backup(reward, V) / scale, dim=-1)
 
-    def _backup(self, values: Tensor) -> Tensor:
-        return torch.einsum("sat,...t->...sa", self.mdp.transition, values)
+    def _backup(self, reward: Tensor, V: Tensor) -> Tensor:
+        """Q(s, a) = E[r(s') + γ V(s')], ``[..., S, A]``; nothing follows a terminal s'."""
+        later = self.mdp.continuing(V.unsqueeze(-1)).squeeze(-1)
+        return torch.einsum("sat,...t->...sa", self.mdp.transition, reward + self.discount * later)
 
     def backward(self, obs: Tensor) -> Tensor:
-        """B(s), ``[..., d]``."""
+        """The backward features B(s), ``[..., d]``; linear in mixtures of states."""
         return obs.double() @ self.features()
 
     def forward(self, obs: Tensor, z: Tensor, action: Tensor) -> Tensor:
-        """F(s, a, z), ``[1, ..., d]``."""
+        """The forward features F(s, a, z), ``[1, ..., d]``: an ensemble of one."""
         M = self.mdp.successor(self.policy(z), self.measure.begins)  # [..., S, A, S]
         if self.measure.normalised:
             M = (1 - self.discount) * M
@@ -94,5 +96,5 @@ class ExactFB(nn.Module):
         return torch.einsum("...s,...sa->...a", obs.double(), self.policy(z))
 
     def project(self, z: Tensor) -> Tensor:
-        """√d · z/‖z‖."""
+        """Put latents onto the sphere: √d · z/‖z‖."""
         return unit(z)

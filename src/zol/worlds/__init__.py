@@ -1,36 +1,37 @@
-"""Where behaviour happens: batched simulators, made by name."""
+"""Where behaviour happens: batched simulators, made by name.
 
-from importlib import import_module
+``WORLDS`` names the function or class that makes each world; nothing is imported before it is asked for.
+A package of your own adds a world through an entry point of the group ``zol.worlds`` (docs/add-a-world.md).
+"""
 
-from zol.common.errors import DataError, MissingExtra, unknown_name
+from collections.abc import Callable
+
+from zol.common.errors import DataError, unknown_name
+from zol.common.registry import Entry, Registry
 from zol.worlds.base import World, find_task
 
 __all__ = ["ALIASES", "WORLDS", "World", "find_task", "make"]
 
-# name: (constructor, imported only when it is called; the extra that installs what it needs)
-WORLDS: dict[str, tuple[str, str]] = {
-    "donut": ("zol.worlds.donut:Donut", ""),
-    "four_rooms": ("zol.worlds.tabular:four_rooms", ""),
-    "walker": ("zol.worlds.dmc.walker:world", "dmc"),
-    "cheetah": ("zol.worlds.dmc.cheetah:world", "dmc"),
-    "quadruped": ("zol.worlds.dmc.quadruped:world", "dmc"),
-    "point_mass_maze": ("zol.worlds.dmc.maze:world", "dmc"),
-    "humenv": ("zol.worlds.humenv:world", "humenv"),
-}
+WORLDS: Registry[Callable[[], World]] = Registry(
+    "world",
+    "zol.worlds",
+    {
+        "donut": Entry("zol.worlds.donut:Donut", "a point on an annulus, the paper's toy"),
+        "four_rooms": Entry("zol.worlds.tabular:four_rooms", "104 cells in four rooms, solvable exactly"),
+        "corridor": Entry("zol.worlds.tabular:corridor", "9 cells; both ends are terminal, and goals"),
+        "walker": Entry("zol.worlds.dmc.walker:world", "a planar body on two legs", extra="dmc"),
+        "cheetah": Entry("zol.worlds.dmc.cheetah:world", "a planar body that runs", extra="dmc"),
+        "quadruped": Entry("zol.worlds.dmc.quadruped:world", "a body on four legs, in space", extra="dmc"),
+        "point_mass_maze": Entry("zol.worlds.dmc.maze:world", "a ball in a maze of four rooms", extra="dmc"),
+        "humenv": Entry("zol.worlds.humenv:world", "the humanoid of Meta Motivo", extra="humenv"),
+    },
+)
 ALIASES = {"pointmass": "point_mass_maze"}
 
 
 def make(name: str) -> World:
-    """The world of that name, without environments yet; a near miss is suggested."""
+    """Make the world of that name, or of that alias, without environments yet; a near miss is suggested."""
     known = ALIASES.get(name, name)
     if known not in WORLDS:
         raise DataError(unknown_name("world", name, [*WORLDS, *ALIASES]))
-    where, extra = WORLDS[known]
-    module, constructor = where.split(":")
-    try:
-        world: World = getattr(import_module(module), constructor)()
-    except ModuleNotFoundError as missing:
-        if missing.name is None or missing.name.startswith("zol"):
-            raise
-        raise MissingExtra(missing.name, extra, f"the world '{known}'") from missing
-    return world
+    return WORLDS[known]()

@@ -15,6 +15,7 @@ from torch import Tensor
 from zol.common.errors import DataError
 from zol.fields import Field, Layout, States
 from zol.tasks import Task
+from zol.worlds.base import World
 
 INNER, OUTER = 0.25, 1.5
 STEP = 0.1
@@ -60,7 +61,7 @@ TASKS: dict[str, Task] = {
 }
 
 
-class Donut:
+class Donut(World):
     """The annulus as a batched world, in float32 on the CPU."""
 
     name = "donut"
@@ -75,7 +76,7 @@ class Donut:
 
     @property
     def physics(self) -> Tensor:
-        """Positions, ``[n, 2]``."""
+        """The positions of the running environments, ``[n, 2]``."""
         return self._position
 
     def reset(self, n: int, generator: torch.Generator) -> States:
@@ -90,7 +91,7 @@ class Donut:
         return States(self._position, self.layout, physics=self._position)
 
     def step(self, action: Tensor) -> States:
-        """Move all points."""
+        """Move all points by a tenth of their actions ``[n, 2]``."""
         if action.shape != self._position.shape:
             raise DataError(
                 f"actions have shape {tuple(action.shape)}, expected {tuple(self._position.shape)}"
@@ -99,7 +100,7 @@ class Donut:
         return States(self._position, self.layout, action=action, physics=self._position)
 
     def observe(self, physics: Tensor) -> Tensor:
-        """The position itself."""
+        """An observation is the position itself."""
         return physics.float()
 
 

@@ -6,12 +6,12 @@ With the transition matrix P_π of a policy, successor measures are one linear s
     current   M(s, a, s') = Σ_t γ^t Pr(s_t = s' | s, a)     = δ_s + γ P(·|s, a) (I − γP_π)⁻¹
     pairs     the paper's form over (s, a) pairs             = (I − γP_π^{SA})⁻¹
 
-All of it in float64. These are the oracles of the test-suite, and the smallest worlds to learn in.
+Nothing follows a terminal state: rows of P_π that leave one count as zero in the inverse. All of it is in
+float64. These are the oracles of the test-suite, and the smallest worlds to learn in.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Literal
 
 import torch
@@ -19,7 +19,8 @@ from torch import Tensor
 
 from zol.common.errors import DataError
 from zol.fields import Field, Layout, States
-from zol.tasks import Reward, Task
+from zol.tasks import Condition, Reward, Starts, Task
+from zol.worlds.base import World
 
 ROOMS = """
 #############
@@ -45,23 +46,28 @@ class FiniteMDP:
     transition: Tensor  # P(s' | s, a), [S, A, S]
     start: Tensor  # ρ0, [S]
     discount: float
+    terminal: Tensor | None = None  # [S] bool: states in which an episode is over
 
     @property
     def states(self) -> int:
-        """S."""
+        """The number of states, S."""
         return self.transition.shape[0]
 
     @property
     def actions(self) -> int:
-        """A."""
+        """The number of actions, A."""
         return self.transition.shape[1]
 
     def under(self, policy: Tensor) -> Tensor:
-        """P_π, ``[..., S, S]``."""
-        return torch.einsum("...sa,sat->...st", policy, self.transition)
+        """The transition matrix of a policy, P_π ``[..., S, S]``; rows of terminal states are zero."""
+        return self.continuing(torch.einsum("...sa,sat->...st", policy, self.transition))
+
+    def continuing(self, rows: Tensor) -> Tensor:
+        """``rows [..., S, X]`` with those of terminal states set to zero, because nothing follows there."""
+        return rows if self.terminal is None else rows * (~self.terminal).unsqueeze(-1)
 
     def successor(self, policy: Tensor, begins: Literal["next", "current"] = "next") -> Tensor:
-        """M^π(s, a, s'), ``[..., S, A, S]``, unnormalised."""
+        """The successor measure M^π(s, a, s'), ``[..., S, A, S]``, unnormalised."""
         eye = torch.eye(self.states, dtype=self.transition.dtype)
         resolvent = torch.linalg.inv(eye - self.discount * self.under(policy))
         following = torch.einsum("sat,...tu->...sau", self.transition, resolvent)
@@ -72,11 +78,14 @@ class FiniteMDP:
     def successor_pairs(self, policy: Tensor) -> Tensor:
         """The paper's M^π over state–action pairs, ``[S·A, S·A]``, for one policy."""
         n = self.states * self.actions
-        step = torch.einsum("sat,tb->satb", self.transition, policy).reshape(n, n)
+        step = torch.einsum("sat,tb->satb", self.transition, self.continuing(policy)).reshape(n, n)
         return torch.linalg.inv(torch.eye(n, dtype=step.dtype) - self.discount * step)
 
     def occupancy(self, policy: Tensor, begins: Literal["next", "current"] = "next") -> Tensor:
-        """d^π, ``[..., S]``: discounted state distribution from the start distribution; sums to 1."""
+        """d^π, ``[..., S]``: the discounted state distribution from the start distribution.
+
+        It sums to 1, or to less if episodes end in terminal states.
+        """
         M = self.successor(policy, begins)
         return (1 - self.discount) * torch.einsum("s,...sa,...sat->...t", self.start, policy, M)
 
@@ -88,7 +97,8 @@ class FiniteMDP:
         """A deterministic optimal policy ``[..., S, A]`` by value iteration."""
         V = torch.zeros_like(reward)
         while True:
-            Q = torch.einsum("sat,...t->...sa", self.transition, reward + self.discount * V)
+            later = self.continuing(V.unsqueeze(-1)).squeeze(-1)
+            Q = torch.einsum("sat,...t->...sa", self.transition, reward + self.discount * later)
             following = Q.amax(-1)
             if float((following - V).abs().max()) < tolerance:
                 return torch.nn.functional.one_hot(Q.argmax(-1), self.actions).to(reward.dtype)
@@ -98,31 +108,54 @@ class FiniteMDP:
         """The best normalised return, ``[...]``."""
         return self.value(self.optimal_policy(reward), reward)
 
+    def episode_return(self, policy: Tensor, reward: Tensor, steps: int, discount: float = 1.0) -> Tensor:
+        """E Σ_{t<T} γ^t r(s_{t+1}) of episodes of at most T ``steps`` from every state, ``[..., S]``.
 
-class TabularWorld:
+        V_T = P_π (r + γ V_{T−1}) with V_0 = 0, and nothing is earned after a terminal state.
+        """
+        P, V = self.under(policy), torch.zeros_like(reward)
+        for _ in range(steps):
+            V = torch.einsum("...st,...t->...s", P, reward + discount * V)
+        return V
+
+    def reach_probability(self, policy: Tensor, target: Tensor, steps: int) -> Tensor:
+        """Pr(some s_t, 1 ≤ t ≤ T, is a target) from every state, ``[..., S]``; ``target`` is ``[S]`` bool.
+
+        q_T = P_π (1[target] + 1[not target] q_{T−1}) with q_0 = 0, and nothing is reached after a terminal
+        state.
+        """
+        P, hit = self.under(policy), target.to(self.transition.dtype)
+        q = torch.zeros_like(P[..., 0])
+        for _ in range(steps):
+            q = torch.einsum("...st,...t->...s", P, hit + (1 - hit) * q)
+        return q
+
+
+class TabularWorld(World):
     """A finite MDP as a batched world: one-hot observations, and the largest action entry is taken.
 
-    Choosing by the largest of A numbers in [−1, 1] lets continuous actors act in a discrete world.
+    Choosing by the largest of A numbers in [−1, 1] lets continuous actors act in a discrete world. Unless
+    other tasks are given, task ``goal_k`` pays for being in state k.
     """
 
-    def __init__(self, name: str, mdp: FiniteMDP, episode_length: int = 100) -> None:
+    def __init__(
+        self, name: str, mdp: FiniteMDP, episode_length: int = 100, tasks: Iterable[Task] | None = None
+    ) -> None:
         self.name = name
         self.mdp = mdp
         self.layout = Layout(mdp.states, (Field("state", 0, mdp.states, "", "one-hot state"),))
         self.action_dim = mdp.actions
         self.episode_length = episode_length
         self.discount = mdp.discount
+        if tasks is None:
+            tasks = (Task(f"goal_{k}", _indicator(k)) for k in range(mdp.states))
+        self.tasks = {task.name: task for task in tasks}
         self._state = torch.zeros(0, dtype=torch.int64)
         self._generator = torch.Generator().manual_seed(0)
 
-    @cached_property
-    def tasks(self) -> Mapping[str, Task]:
-        """``goal_k``: be in state k."""
-        return {f"goal_{k}": Task(f"goal_{k}", _indicator(k)) for k in range(self.mdp.states)}
-
     @property
     def physics(self) -> Tensor:
-        """State numbers, ``[n, 1]``."""
+        """The state numbers of the running environments, ``[n, 1]``."""
         return self._state.unsqueeze(-1).double()
 
     def reset(self, n: int, generator: torch.Generator) -> States:
@@ -147,15 +180,28 @@ class TabularWorld:
         return self._states(action)
 
     def observe(self, physics: Tensor) -> Tensor:
-        """One-hot rows."""
+        """One-hot rows ``[n, S]`` of state numbers ``[n, 1]``."""
         return torch.nn.functional.one_hot(physics.squeeze(-1).long(), self.mdp.states).float()
 
     def _states(self, action: Tensor | None) -> States:
-        return States(self.observe(self.physics), self.layout, action=action, physics=self.physics)
+        over = None if self.mdp.terminal is None else self.mdp.terminal[self._state]
+        return States(
+            self.observe(self.physics), self.layout, action=action, physics=self.physics, terminated=over
+        )
 
 
 def _indicator(k: int) -> Reward:
     return lambda states: states["state"][..., k]
+
+
+def _is_in(k: int) -> Condition:
+    return lambda states: states["state"][..., k] > 0.5
+
+
+def _one_of(*cells: int) -> Starts:
+    """Start states, uniformly from these."""
+    pool = torch.tensor(cells, dtype=torch.float64).unsqueeze(-1)
+    return lambda n, generator: pool[torch.randint(len(cells), (n,), generator=generator)]
 
 
 def four_rooms(discount: float = 0.95, slip: float = 0.0) -> TabularWorld:
@@ -182,6 +228,34 @@ def chain(length: int = 8, discount: float = 0.9, slip: float = 0.1) -> FiniteMD
     start = torch.zeros(length, dtype=torch.float64)
     start[0] = 1.0
     return FiniteMDP(transition, start, discount)
+
+
+def corridor(length: int = 9, discount: float = 0.95, slip: float = 0.1) -> TabularWorld:
+    """A corridor whose two ends end the episode; starts are in the middle.
+
+    It is the smallest world that uses everything a task can say. ``right`` and ``left`` ask for one end:
+    they start near the other one, have a goal and a test of success. ``middle`` pays for every step spent in
+    the middle; it starts where the world does, and its episodes are over once somebody falls out at an end.
+    """
+    walk = chain(length, discount, slip)
+    start = torch.zeros_like(walk.start)
+    start[length // 2] = 1.0
+    terminal = torch.zeros(length, dtype=torch.bool)
+    terminal[[0, length - 1]] = True
+
+    def reach(name: str, end: int, *starts: int) -> Task:
+        goal = torch.nn.functional.one_hot(torch.tensor(end), length).float()
+        return Task(
+            name, _indicator(end), f"arrive at the {name} end", _one_of(*starts), goal, success=_is_in(end)
+        )
+
+    tasks = (
+        reach("right", length - 1, 1, 2),
+        reach("left", 0, length - 2, length - 3),
+        Task("middle", _indicator(length // 2), "be in the middle, and fall out at neither end"),
+    )
+    mdp = FiniteMDP(walk.transition, start, discount, terminal)
+    return TabularWorld("corridor", mdp, episode_length=30, tasks=tasks)
 
 
 def random_mdp(states: int, actions: int, generator: torch.Generator, discount: float = 0.9) -> FiniteMDP:

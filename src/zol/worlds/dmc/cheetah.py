@@ -8,8 +8,8 @@ from torch import Tensor
 
 from zol.fields import Field, Layout, States
 from zol.tasks import Task, tolerance
-from zol.worlds.dmc.domain import Array, Batch, Domain, Model, quiet_loading, suite_file, uniform
-from zol.worlds.dmc.planar import Planar, planar
+from zol.worlds.dmc.domain import Array, Batch, Domain, Model, suite_model, uniform
+from zol.worlds.dmc.planar import Planar, planar, planar_layout
 from zol.worlds.dmc.world import ControlWorld
 
 SETTLING_STEPS = 200  # uncontrolled physics steps before an episode, as in dm_control
@@ -28,8 +28,7 @@ FIELDS = (
 
 def world() -> ControlWorld:
     """The cheetah as a batched world."""
-    with quiet_loading():
-        model = mujoco.MjModel.from_xml_path(suite_file("cheetah.xml"))
+    model = suite_model("cheetah.xml")
     domain = Domain(
         name="cheetah",
         model=model,
@@ -47,13 +46,13 @@ def world() -> ControlWorld:
 
 
 def layout(body: Planar, rest_height: float) -> Layout:
-    """Field table of the cheetah, with the quantities its rewards derive from it."""
+    """The cheetah's columns, and the quantities its rewards derive from them."""
     # The observation leaves out the horizontal position (joint 0), which turns nothing.
     pitch_of = body.pitch_of[:, 1:]
 
-    def turning(s: States) -> tuple[Tensor, Tensor, Tensor]:
+    def pitches(s: States) -> tuple[Tensor, Tensor]:
         pitch = s.obs[..., :8] @ pitch_of.to(s.obs).T
-        return pitch.cos(), pitch.sin(), body.pitches(s["qvel"])
+        return pitch.cos(), pitch.sin()
 
     def torso_height(s: States) -> Tensor:
         """height of the torso's centre above the floor [m]."""
@@ -63,16 +62,7 @@ def layout(body: Planar, rest_height: float) -> Layout:
         """all 9 velocities: root x, root z, pitch, then the six joints."""
         return s.obs[..., 8:17]
 
-    def speed(s: States) -> Tensor:
-        """horizontal velocity of the whole body's centre of mass [m/s]."""
-        return body.speed(s["root_x_velocity"], *turning(s))
-
-    def angular_momentum(s: States) -> Tensor:
-        """whole-body angular momentum about its centre of mass, around +y [kg·m²/s]."""
-        return body.angular_momentum(*turning(s))
-
-    derived = (torso_height, qvel, speed, angular_momentum)
-    return Layout(17, FIELDS, {f.__name__: f for f in derived})
+    return planar_layout(body, FIELDS, pitches, torso_height, qvel)
 
 
 def observe(batch: Batch) -> Array:

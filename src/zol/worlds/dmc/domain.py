@@ -66,6 +66,12 @@ def suite_file(name: str) -> str:
     return os.path.join(spec.submodule_search_locations[0], "suite", name)
 
 
+def suite_model(name: str) -> Model:
+    """One of dm_control's models, as it comes."""
+    with quiet_loading():
+        return mujoco.MjModel.from_xml_path(suite_file(name))
+
+
 @contextmanager
 def quiet_loading() -> Iterator[None]:
     """Keep MuJoCo from writing a log file about an attribute of dm_control's XML that 3.17 deprecates."""

@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 
 from zol.common.errors import DataError, MissingExtra
 from zol.worlds import find_task, make
-from zol.worlds.dmc.render import Image, Renderer
+from zol.worlds.base import Image
+from zol.worlds.dmc.render import Renderer
 from zol.worlds.dmc.world import ControlWorld
 
 try:
@@ -22,7 +23,9 @@ Observation = NDArray[np.float32]
 class GymView(gymnasium.Env[Observation, Observation]):
     """``GymView("walker", "run")``: float32 observations, actions in [−1, 1], truncated after 1000 steps.
 
-    No task here terminates. ``info["physics"]`` is the simulator state, for ``set_physics`` and rendering.
+    An episode terminates in a terminal state of the world, or at success if the task ends there.
+    ``info["physics"]`` is the simulator state, for ``set_physics`` and rendering; ``info["success"]`` says
+    whether the task is solved, if it has a test of that.
     """
 
     metadata: dict[str, Any] = {"render_modes": ["rgb_array"], "render_fps": 50}  # noqa: RUF012
@@ -49,6 +52,8 @@ class GymView(gymnasium.Env[Observation, Observation]):
         super().reset(seed=seed)
         generator = torch.Generator().manual_seed(int(self.np_random.integers(2**63 - 1)))
         states = self.world.reset(1, generator)
+        if self.task.starts is not None:
+            states = self.world.set_physics(self.task.starts(1, generator))
         self._steps = 0
         return states.obs[0].float().numpy(), {"physics": self.world.physics[0].numpy()}
 
@@ -57,8 +62,12 @@ class GymView(gymnasium.Env[Observation, Observation]):
         states = self.world.step(torch.as_tensor(action)[None])
         self._steps += 1
         truncated = self._steps >= self.world.episode_length
-        info = {"physics": self.world.physics[0].numpy()}
-        return states.obs[0].float().numpy(), float(self.task(states)[0]), False, truncated, info
+        terminated = states.terminated is not None and bool(states.terminated[0])
+        info: dict[str, Any] = {"physics": self.world.physics[0].numpy()}
+        if self.task.success is not None:
+            info["success"] = bool(self.task.succeeded(states)[0])
+            terminated = terminated or (self.task.ends_at_success and info["success"])
+        return states.obs[0].float().numpy(), float(self.task(states)[0]), terminated, truncated, info
 
     def render(self) -> Image | None:
         """The present state as a picture, when made with ``render_mode="rgb_array"``."""

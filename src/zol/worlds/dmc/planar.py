@@ -11,6 +11,7 @@ and the angular momentum about the centre of mass are formulas over arrays: no s
 they can be differentiated.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import mujoco
@@ -18,6 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from zol.fields import Field, Layout, States
 from zol.worlds.dmc.domain import Array, Model
 
 
@@ -54,6 +56,32 @@ class Planar:
         v_x, v_z = rate_cos @ z - rate_sin @ x, -rate_cos @ x - rate_sin @ z
         spin = (self.inertia.to(cos) * rate).sum(-1)
         return spin + (self.mass.to(cos) * (r_z * v_x - r_x * v_z)).sum(-1)
+
+
+Pitches = Callable[[States], tuple[Tensor, Tensor]]
+"""cos and sin of the absolute pitch of every body, ``[..., K]`` each."""
+
+
+def planar_layout(
+    body: Planar, fields: tuple[Field, ...], pitches: Pitches, *derived: Callable[[States], Tensor]
+) -> Layout:
+    """The layout of a planar body: its columns, and quantities that its rewards derive from them.
+
+    ``pitches`` reads the pose, which each body observes in its own way. ``derived`` are its own quantities,
+    called as their functions are; ``qvel``, the velocities of all joints, has to be among them.
+    """
+    obs_dim = sum(field.size for field in fields)
+
+    def speed(s: States) -> Tensor:
+        """horizontal velocity of the whole body's centre of mass [m/s]."""
+        return body.speed(s["root_x_velocity"], *pitches(s), body.pitches(s["qvel"]))
+
+    def angular_momentum(s: States) -> Tensor:
+        """whole-body angular momentum about its centre of mass, around +y [kg·m²/s]."""
+        return body.angular_momentum(*pitches(s), body.pitches(s["qvel"]))
+
+    every = (*derived, speed, angular_momentum)
+    return Layout(obs_dim, fields, {f.__name__: f for f in every})
 
 
 def planar(model: Model) -> Planar:

@@ -1,4 +1,4 @@
-"""Pictures and videos of simulator states, without a display.
+"""Pictures of simulator states, without a display.
 
 MuJoCo picks its OpenGL back end when it is first imported; here the context is made directly, so that
 importing a world never touches OpenGL and the order of imports does not matter.
@@ -10,18 +10,16 @@ import subprocess
 import sys
 from functools import cache
 from importlib import import_module
-from pathlib import Path
-from types import ModuleType, TracebackType
+from types import TracebackType
+from typing import Protocol
 
 import mujoco
 import numpy as np
-from numpy.typing import NDArray
 from torch import Tensor
 
-from zol.common.errors import DataError, MissingExtra, WorldError
-from zol.worlds.dmc.world import ControlWorld
-
-Image = NDArray[np.uint8]
+from zol.common.errors import WorldError
+from zol.worlds.base import Image
+from zol.worlds.dmc.domain import Domain
 
 BACKENDS = ("egl", "osmesa")
 FONT_SCALE = 100
@@ -52,11 +50,17 @@ def _draws(backend: str) -> bool:
         return False
 
 
+class Simulated(Protocol):
+    """A world that MuJoCo simulates."""
+
+    domain: Domain
+
+
 class Renderer:
     """Draws states of one world. Use it in a ``with`` block: OpenGL wants to be closed explicitly."""
 
     def __init__(
-        self, world: ControlWorld, width: int = 320, height: int = 320, camera: int | None = None
+        self, world: Simulated, width: int = 320, height: int = 320, camera: int | None = None
     ) -> None:
         backend = render_backend()
         if backend is None:
@@ -106,38 +110,8 @@ class Renderer:
 
 
 def render(
-    world: ControlWorld, physics: Tensor, width: int = 320, height: int = 320, camera: int | None = None
+    world: Simulated, physics: Tensor, width: int = 320, height: int = 320, camera: int | None = None
 ) -> Image:
     """States ``[T, P]`` as pictures ``[T, height, width, 3]``."""
     with Renderer(world, width, height, camera) as renderer:
         return np.stack([renderer.frame(row) for row in physics])
-
-
-def video_writer() -> ModuleType:
-    """The package that writes videos; it can be asked for before anything is drawn."""
-    try:
-        return import_module("imageio_ffmpeg")
-    except ModuleNotFoundError as missing:
-        raise MissingExtra("imageio-ffmpeg", "video", "writing a video") from missing
-
-
-def write_video(path: str | Path, pictures: Image, fps: float) -> None:
-    """Write pictures ``[T, H, W, 3]`` with even sides as an .mp4 file, complete or not at all.
-
-    A world's real time is ``fps = 1 / world.domain.control_timestep``.
-    """
-    path = Path(path)
-    if path.suffix != ".mp4" or pictures.ndim != 4 or pictures.shape[1] % 2 or pictures.shape[2] % 2:
-        raise DataError(
-            f"a video is written to an .mp4 file from pictures [T, H, W, 3] with even sides, "
-            f"got '{path.name}' and shape {pictures.shape}"
-        )
-    imageio_ffmpeg = video_writer()
-    unfinished = path.with_suffix(".part.mp4")
-    size = (pictures.shape[2], pictures.shape[1])
-    writer = imageio_ffmpeg.write_frames(str(unfinished), size, fps=fps, macro_block_size=2)
-    writer.send(None)
-    for picture in pictures:
-        writer.send(np.ascontiguousarray(picture))
-    writer.close()
-    os.replace(unfinished, path)

@@ -7,8 +7,8 @@ from torch import Tensor
 
 from zol.fields import Field, Layout, States
 from zol.tasks import Task, tolerance
-from zol.worlds.dmc.domain import Array, Batch, Domain, Model, quiet_loading, suite_file, uniform
-from zol.worlds.dmc.planar import Planar, planar
+from zol.worlds.dmc.domain import Array, Batch, Domain, Model, suite_model, uniform
+from zol.worlds.dmc.planar import Planar, planar, planar_layout
 from zol.worlds.dmc.world import ControlWorld
 
 STAND_HEIGHT = 1.2  # metres
@@ -27,8 +27,7 @@ FIELDS = (
 
 def world() -> ControlWorld:
     """The walker as a batched world."""
-    with quiet_loading():
-        model = mujoco.MjModel.from_xml_path(suite_file("walker.xml"))
+    model = suite_model("walker.xml")
     domain = Domain(
         name="walker",
         model=model,
@@ -46,11 +45,10 @@ def world() -> ControlWorld:
 
 
 def layout(body: Planar) -> Layout:
-    """Field table of the walker, with the quantities its rewards derive from it."""
+    """The walker's columns, and the quantities its rewards derive from them."""
 
-    def turning(s: States) -> tuple[Tensor, Tensor, Tensor]:
-        cos, sin = s["orientations"][..., 0::2], s["orientations"][..., 1::2]
-        return cos, sin, body.pitches(s["qvel"])
+    def pitches(s: States) -> tuple[Tensor, Tensor]:
+        return s["orientations"][..., 0::2], s["orientations"][..., 1::2]
 
     def torso_upright(s: States) -> Tensor:
         """cos of the torso's pitch: 1 upright, −1 upside down."""
@@ -60,16 +58,7 @@ def layout(body: Planar) -> Layout:
         """all 9 velocities: root z, root x, pitch, then the six joints."""
         return s.obs[..., 15:24]
 
-    def speed(s: States) -> Tensor:
-        """horizontal velocity of the whole body's centre of mass [m/s]."""
-        return body.speed(s["root_x_velocity"], *turning(s))
-
-    def angular_momentum(s: States) -> Tensor:
-        """whole-body angular momentum about its centre of mass, around +y [kg·m²/s]."""
-        return body.angular_momentum(*turning(s))
-
-    derived = (torso_upright, qvel, speed, angular_momentum)
-    return Layout(24, FIELDS, {f.__name__: f for f in derived})
+    return planar_layout(body, FIELDS, pitches, torso_upright, qvel)
 
 
 def observe(batch: Batch) -> Array:

@@ -15,19 +15,19 @@ from torch import Tensor
 
 from zol.common.errors import DataError, WorldError
 from zol.fields import States
+from zol.worlds.base import Painter, World
 from zol.worlds.dmc.domain import Array, Batch, Domain
-from zol.worlds.dmc.lean import lean, stop_clock
+from zol.worlds.dmc.strip import stop_clock, strip_unused
 
 ROWS_AT_ONCE = 1024  # how many states ``observe`` evaluates in one call
 # Columns of the warning counters that mean "this simulation blew up"; MuJoCo then restarts it silently.
 UNSTABLE = [int(getattr(mujoco.mjtWarning, f"mjWARN_BAD{what}")) for what in ("QPOS", "QVEL", "QACC")]
 
 
-class ControlWorld:
+class ControlWorld(World):
     """Walker, cheetah, quadruped or maze, as many at once as asked for. Tensors are float64 on the CPU."""
 
     episode_length = 1000
-    threaded = True  # physics uses the cores, so torch should not while environments run
 
     def __init__(self, domain: Domain, threads: int = 0) -> None:
         """A world without environments yet; ``threads=0`` uses every core; settable until a reset."""
@@ -37,11 +37,11 @@ class ControlWorld:
         self.tasks = domain.tasks
         self.discount = domain.discount
         self.action_dim = int(domain.model.nu)
-        self.threads = threads
+        self.threads: int = threads
         low, high = domain.model.actuator_ctrlrange.T
         # Written so that a range of [−1, 1] leaves every action untouched, to the last bit.
         self._middle, self._half = (high + low) / 2, (high - low) / 2
-        self._model = lean(domain.model, domain.reads)
+        self._model = strip_unused(domain.model, domain.reads)
         self._unactuated = copy.copy(self._model)
         self._unactuated.opt.disableflags |= mujoco.mjtDisableBit.mjDSBL_ACTUATION
         self._columns = slice(1, 1 + domain.physics_dim)  # MuJoCo's rows start (time, qpos, qvel, act, …)
@@ -119,6 +119,17 @@ class ControlWorld:
             scratch.forward(ids, stage=self.domain.stage)
             seen[start : start + len(part)] = self.domain.observe(scratch)[: len(part)]
         return torch.from_numpy(seen)
+
+    @property
+    def control_timestep(self) -> float:
+        """Seconds between two actions."""
+        return self.domain.control_timestep
+
+    def painter(self, width: int = 320, height: int = 320) -> Painter:
+        """Draws pictures of simulator states; OpenGL is not touched before this is called."""
+        from zol.worlds.dmc.render import Renderer
+
+        return Renderer(self, width, height)
 
     def _refuse_unstable(self, batch: Batch) -> None:
         unstable = batch.warning[:, UNSTABLE, 1].any(axis=1)

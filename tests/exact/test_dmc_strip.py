@@ -1,4 +1,4 @@
-"""What lean physics leaves out does not move the body: bit-equal to MuJoCo's model as it comes."""
+"""What stripped physics leaves out does not move the body: bit-equal to MuJoCo's model as it comes."""
 
 import mujoco
 import numpy as np
@@ -8,7 +8,7 @@ from control_reference import DOMAINS
 from mujoco.batch import Batch
 
 from zol.worlds import make
-from zol.worlds.dmc.lean import lean, stop_clock
+from zol.worlds.dmc.strip import stop_clock, strip_unused
 
 STEPS, ENVIRONMENTS = 300, 20
 SENSORS, ISLANDS = mujoco.mjtDisableBit.mjDSBL_SENSOR, mujoco.mjtDisableBit.mjDSBL_ISLAND
@@ -36,7 +36,7 @@ def test_motion_and_what_is_read_are_those_of_the_stock_model(domain):
     model, reads = world.domain.model, world.domain.reads
     starts = world.reset(ENVIRONMENTS, generator).physics.numpy()
     low, high = model.actuator_ctrlrange.T
-    batches = [Batch(m, ENVIRONMENTS, 0, True) for m in (model, lean(model, reads))]
+    batches = [Batch(m, ENVIRONMENTS, 0, True) for m in (model, strip_unused(model, reads))]
     fields = [[batch.bind(name) for name in ("ncon", *reads)] for batch in batches]
     for batch in batches:
         batch.state[:, 1 : 1 + starts.shape[1]] = starts
@@ -57,11 +57,12 @@ def test_motion_and_what_is_read_are_those_of_the_stock_model(domain):
 def test_only_what_nobody_needs_is_left_out():
     walker, quadruped = make("walker").domain, make("quadruped").domain
     before = walker.model.opt.disableflags
-    assert lean(walker.model, walker.reads).opt.disableflags & SENSORS
+    assert strip_unused(walker.model, walker.reads).opt.disableflags & SENSORS
     assert walker.model.opt.disableflags == before  # a copy was changed
-    assert not lean(quadruped.model, quadruped.reads).opt.disableflags & SENSORS  # it observes its sensors
+    # The quadruped observes its sensors.
+    assert not strip_unused(quadruped.model, quadruped.reads).opt.disableflags & SENSORS
     two_balls = mujoco.MjModel.from_xml_string(TWO_BALLS)
-    assert not lean(two_balls, ()).opt.disableflags & ISLANDS  # here they can pay
+    assert not strip_unused(two_balls, ()).opt.disableflags & ISLANDS  # here they can pay
 
 
 def test_the_clock_stops_and_starts_again(stock_clock):
