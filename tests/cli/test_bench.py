@@ -9,12 +9,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
 from zol.adapt.methods import METHODS, REHEARSALS, find_method, prompt_method, solve
-from zol.adapt.problem import Method
-from zol.bench.jobs import plan, unfinished
 from zol.bench.paper import BEST, TASKS, best_on_test_returns, sweep_configs
 from zol.bench.protocols import Protocol, open_subject
+
+from zol.adapt.problem import Method
+from zol.bench.jobs import plan, unfinished
 from zol.bench.results import gather
 from zol.bench.store import Store
 from zol.bench.unseen import TASKS as UNSEEN

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from zol import value
-from zol.adapt.gpi import candidate_latents
+from zol.adapt.candidates import candidate_latents
 from zol.adapt.problem import Problem
 from zol.adapt.rehearse import RehearsalConfig
 from zol.imagination.rollouts import Imagination

@@ -26,7 +26,7 @@ def ranking(
     """
     import torch
 
-    from zol.bench.protocols import Protocol, open_subject
+    from zol.bench.conditions import Conditions, open_model
     from zol.bench.ranking import Judgement, estimates, judge, means, pool, true_rewards
     from zol.bench.ranking_figure import draw
     from zol.common.errors import ZolError
@@ -36,13 +36,13 @@ def ranking(
 
     if not models:
         raise ZolError("no model to look at: give checkpoint folders or names of the zoo")
-    console, protocol = Console(), Protocol(seed=seed)
+    console, conditions = Console(), Conditions(seed=seed)
     lines: list[Judgement] = []
     points: list[dict[str, object]] = []
     for name in models:
-        subject = open_subject(name, protocol)
+        subject = open_model(name, conditions)
         world = make(subject.domain)
-        problem = subject.problem(protocol, None)
+        problem = subject.problem()
         latents = pool(problem)
         console.print(f"{name}: {latents.shape[1]} latents for each of {len(subject.evidence.tasks)} tasks")
         found = estimates(problem, latents)
