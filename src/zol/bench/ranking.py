@@ -12,20 +12,32 @@ near plain FB's latent, by the regret of its first choice (best of the pool minu
 reward), and by calibration: bias, mean absolute error, and how often its 95 % interval holds the truth.
 """
 
+import csv
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
 
 import torch
+import tyro
+from rich.console import Console
 from torch import Tensor
 
 from zol import value
 from zol.adapt.candidates import candidate_latents
+from zol.adapt.paper_settings import TASKS
 from zol.adapt.problem import Problem
 from zol.adapt.rehearse import RehearsalConfig
+from zol.bench.benchmark import Benchmark
+from zol.bench.conditions import Conditions, open_model
+from zol.bench.ranking_figure import draw
+from zol.common.errors import ZolError
+from zol.common.provenance import of_numbers
 from zol.imagination.rollouts import Imagination
 from zol.models.base import Latent, model_hash
+from zol.report import table
 from zol.rollout import evaluate
 from zol.value import Worth
+from zol.worlds import make
 from zol.worlds.base import World
 
 NEAR, RANDOM, GOALS = 10, 8, 6
@@ -134,3 +146,59 @@ def means(lines: Sequence[Judgement], estimator: str, field: str) -> float:
     """The mean of one column over the lines of an estimator."""
     values = [float(getattr(line, field)) for line in lines if line.estimator == estimator]
     return sum(values) / len(values)
+
+
+def ranking(
+    models: tyro.conf.Positional[tuple[str, ...]],
+    episodes: int = 10,
+    out: Path = Path("results"),
+    seed: int = 0,
+) -> None:
+    """Compare offline estimates of latents (ratio, value, imagination) with what they truly earn.
+
+    Writes ranking.csv (one row per task and estimator), ranking_points.csv (every latent) and ranking.png.
+
+    Args:
+        models: checkpoint folders with a learned world, or names of the zoo
+        episodes: true episodes per latent
+        out: folder for the results
+        seed: of the pool of latents
+    """
+    if not models:
+        raise ZolError("no model to look at: give checkpoint folders or names of the zoo")
+    console, conditions = Console(), Conditions(seed=seed)
+    lines: list[Judgement] = []
+    points: list[dict[str, object]] = []
+    for name in models:
+        subject = open_model(name, conditions)
+        world = make(subject.domain)
+        problem = subject.problem()
+        latents = pool(problem)
+        console.print(f"{name}: {latents.shape[1]} latents for each of {len(subject.evidence.tasks)} tasks")
+        found = estimates(problem, latents)
+        truth = true_rewards(problem, world, latents, episodes, torch.Generator().manual_seed(seed + 1))
+        lines += judge(problem, found, truth)
+        for t, task in enumerate(problem.evidence.tasks):
+            for k in range(latents.shape[1]):
+                guesses = {by: float(worth.mean[t, k]) for by, worth in found.items()}
+                facts = {"model": subject.identity, "domain": subject.domain, "task": task, "latent": k}
+                points.append(facts | {"true": float(truth[t, k])} | guesses)
+    told = of_numbers() | {"seed of the pools": seed, "true episodes per latent": episodes}
+    out.mkdir(parents=True, exist_ok=True)
+    for file, rows in (("ranking.csv", [asdict(line) for line in lines]), ("ranking_points.csv", points)):
+        with (out / file).open("w", newline="") as stream:
+            stream.writelines(f"# {name}: {value}\n" for name, value in told.items())
+            writer = csv.DictWriter(stream, list(rows[0]))
+            writer.writeheader()
+            writer.writerows(rows)
+    draw(points, out / "ranking.png")
+    shown = ("spearman", "spearman_near", "regret", "plain_regret", "bias", "error", "coverage")
+    cells = [
+        [by, *(f"{means(lines, by, column):.2f}" for column in shown)]
+        for by in ("ratio", "value", "imagination")
+    ]
+    console.print(table((["estimator", *shown], cells), "means over tasks; rewards per step"))
+    console.print(f"tables and figure are in {out}", soft_wrap=True)
+
+
+RANKING = Benchmark(ranking, TASKS)
