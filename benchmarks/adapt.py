@@ -18,8 +18,8 @@ from torch import Tensor
 
 from benchmarks.timing import Case, compare
 from zol import checkpoint
-from zol.adapt import ZOLConfig, zol
-from zol.bench.paper import GRID
+from zol.adapt import ZOLConfig, zol_search
+from zol.adapt.paper_settings import GRID
 from zol.evidence import Evidence
 from zol.models.fb import FB, FBConfig
 from zol.prompt import backward_features
@@ -54,7 +54,7 @@ def main(
     B = backward_features(network, evidence.obs)
 
     def batched() -> Tensor:
-        return zol(network, evidence, start, configs, trace=False).z
+        return zol_search(network, evidence, start, configs, trace=False).z
 
     def plainly() -> Tensor:
         return torch.stack(
@@ -71,11 +71,17 @@ def main(
 
 def sweep(groups: int, shorter: int) -> list[ZOLConfig]:
     """Some groups of the paper's grid, spread over it, each with all step counts and clips."""
-    outer = list(product(GRID["learning_rate"], GRID["chi_square"], GRID["trust"]))
+    outer = list(product(GRID["learning_rate"], GRID["chi_square"], GRID["trust_region"]))
     chosen = outer[:: max(1, len(outer) // groups)][:groups]
     return [
-        ZOLConfig(learning_rate=lr, chi_square=chi, trust=trust, steps=max(1, steps // shorter), clip=clip)
-        for lr, chi, trust in chosen
+        ZOLConfig(
+            learning_rate=lr,
+            chi_square=chi,
+            trust_region=region,
+            steps=max(1, steps // shorter),
+            clip=clip,
+        )
+        for lr, chi, region in chosen
         for steps, clip in product(GRID["steps"], GRID["clip"])
     ]
 
@@ -88,13 +94,13 @@ def plain(model: FB, evidence: Evidence, B: Tensor, start: Tensor, config: ZOLCo
     r = evidence.rewards[t] - evidence.rewards[t].mean()
     best, best_z = -torch.inf, z0
     for step in range(config.steps + 1):
-        rows = z.expand(len(evidence.starts), -1)
+        rows = model.project(z).expand(len(evidence.starts), -1)
         mu = model.forward(evidence.starts, rows, model.act(evidence.starts, rows)).mean((0, 1))
         w = torch.nn.functional.softplus((1 - model.discount) * B @ mu)
         w = (w / w.mean()).clamp_max(config.clip)
         penalty = (
             config.chi_square * (w - 1).square().mean()
-            + config.trust * (model.project(z) - z0).square().sum()
+            + config.trust_region * (model.project(z) - z0).square().sum()
         )
         loss = penalty - (w * r).mean()
         value = -float(loss.detach())
@@ -122,7 +128,7 @@ def untrained() -> tuple[FB, Evidence]:
 
 def trained(path: str) -> tuple[FB, Evidence]:
     """A checkpoint and the tasks of its domain."""
-    from zol.bench.paper import TASKS as paper_tasks
+    from zol.adapt.paper_settings import TASKS as paper_tasks
 
     loaded = checkpoint.load(path)
     world = make(str(loaded.facts["world"]))

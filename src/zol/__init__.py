@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from zol import adapt, measure, prompt, testing, worlds
     from zol.adapt import Adapted, ZOLConfig
-    from zol.checkpoint import Checkpoint, load, save
+    from zol.checkpoint import Checkpoint, save
     from zol.data import Dataset
     from zol.evidence import Evidence
     from zol.fields import States
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from zol.models.wrap import wrap
     from zol.report import Scores
     from zol.rollout import evaluate
+    from zol.session import Agent, Skill, load
     from zol.tasks import Task
     from zol.train import TrainConfig, pretrain
 
@@ -44,17 +45,20 @@ _HOMES = {
     "evaluate": "zol.rollout",
     "Scores": "zol.report",
     "Checkpoint": "zol.checkpoint",
-    "load": "zol.checkpoint",
+    "load": "zol.session",
+    "Agent": "zol.session",
+    "Skill": "zol.session",
     "save": "zol.checkpoint",
     "wrap": "zol.models.wrap",
 }
 _MODULES = ("adapt", "measure", "prompt", "testing", "worlds")
 
 __all__ = [  # noqa: RUF022  (in the order in which a user meets them)
+    "load", "Agent", "Skill",
     "Dataset", "Task", "States",
     "FB", "FBConfig", "FBLearner", "TrainConfig", "pretrain",
     "Model", "Measure", "Latent", "Evidence", "Adapted", "ZOLConfig", "adapt",
-    "evaluate", "Scores", "Checkpoint", "load", "save", "wrap",
+    "evaluate", "Scores", "Checkpoint", "save", "wrap",
     "measure", "prompt", "testing", "worlds",
 ]  # fmt: skip
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from zol import prompt
-from zol.common.errors import DataError
+from zol.common.errors import DataError, unknown_name
 from zol.data import Dataset
 from zol.fields import Layout, States
 from zol.models.base import Model
@@ -77,14 +77,41 @@ class Evidence:
         names = tuple(task.name for task in wanted)
         return Evidence(names, states.obs, rewards, starts, data, action=states.action)
 
-    def audible(self) -> tuple["Evidence", list[str]]:
-        """Without tasks whose reward is zero on the whole sample, which no prompt can serve; those names."""
-        heard = (self.rewards.abs().amax(-1) > 0).tolist()
-        tasks = [name for name, kept in zip(self.tasks, heard, strict=True) if kept]
+    @staticmethod
+    def from_sample(
+        sample: Mapping[str, Tensor],
+        layout: Layout,
+        tasks: Sequence[Task] | Mapping[str, Task],
+        *,
+        starts: int = 256,
+        data: str = "",
+    ) -> "Evidence":
+        """Label the sample that travels with a checkpoint (``prompt.safetensors``).
+
+        ``sample`` holds "obs" (next states) and "starts", and as far as the checkpoint has them "action",
+        "physics", "before" and "terminated". The first ``starts`` start states are used.
+        """
+        for name in ("obs", "starts"):
+            if name not in sample:
+                raise DataError(
+                    f"this checkpoint carries no sample of states ('{name}' of prompt.safetensors): bring "
+                    "your own, zol.load(path, data=dataset) or Evidence.gather(dataset, tasks, layout)"
+                )
+        states = States(sample["obs"], layout, sample.get("action"), sample.get("physics"))
+        labelled = Evidence.label(states, tasks, sample["starts"][:starts], data)
+        return replace(labelled, before=sample.get("before"), terminated=sample.get("terminated"))
+
+    def rewarded_tasks(self) -> tuple["Evidence", list[str]]:
+        """Drop tasks with zero reward on every sampled state, which nothing can serve; return their names."""
+        rewarded = (self.rewards.abs().amax(-1) > 0).tolist()
+        tasks = [name for name, kept in zip(self.tasks, rewarded, strict=True) if kept]
         return self.only(*tasks), [name for name in self.tasks if name not in tasks]
 
     def only(self, *tasks: str) -> "Evidence":
-        """The same sample with the rewards of some tasks."""
+        """The same transitions with the rewards of some tasks."""
+        for name in tasks:
+            if name not in self.tasks:
+                raise DataError(unknown_name("task in this evidence", name, self.tasks))
         rows = [self.tasks.index(name) for name in tasks]
         return replace(self, tasks=tasks, rewards=self.rewards[rows])
 

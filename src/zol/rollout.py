@@ -54,19 +54,23 @@ def evaluate(
     generator: torch.Generator,
     steps: int | None = None,
     policy: Policy | None = None,
+    tasks: Sequence[Task] | None = None,
     keep_visited: bool = False,
     progress: Progress | None = None,
 ) -> Rollouts:
     """Run each latent in ``episodes`` environments and score it by its own task.
 
     ``policy`` acts instead of π_z where a behaviour is more than one latent (:mod:`zol.adapt.gpi`); the
-    latents then only name the tasks and the model.
+    latents then only name the tasks and the model. ``tasks`` are those of the latents, in their order; unless
+    given, they are the world's tasks of the latents' names.
     """
     if not latents:
         raise DataError("there are no latents to roll out")
     own = identity(model)
     z = torch.stack([latent.require(own) for latent in latents])  # [L, d]
-    tasks = [find_task(world, latent.task) for latent in latents]
+    scored_by = list(tasks) if tasks is not None else [find_task(world, latent.task) for latent in latents]
+    if len(scored_by) != len(latents):
+        raise DataError(f"{len(latents)} latents were given with {len(scored_by)} tasks: one task per latent")
     shape = (len(latents), episodes)
     everywhere = z.unsqueeze(1).expand(*shape, -1)  # [L, E, d], expanded once instead of at every step
     chosen = policy or _fixed_latents(model, everywhere)
@@ -74,10 +78,10 @@ def evaluate(
     def act(states: States) -> Tensor:
         return chosen(states.obs.to(z.dtype).reshape(*shape, -1)).flatten(0, 1)
 
-    start = start_states(world, tasks, episodes, generator)
+    start = start_states(world, scored_by, episodes, generator)
     length = world.episode_length if steps is None else steps
     with one_torch_thread(world.threads is not None):
-        return _run(world, act, tasks, start, length, model.discount, keep_visited, progress)
+        return _run(world, act, scored_by, start, length, model.discount, keep_visited, progress)
 
 
 def random_returns(

@@ -10,21 +10,31 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from zol.adapt.methods import METHODS, REHEARSALS, find_method, prompt_method, solve
-from zol.adapt.problem import Method
+from zol.adapt import METHODS, Method, find_method, prompted, solve
+from zol.adapt.paper_settings import BEST, TASKS, best_on_test_returns, sweep_configs
+from zol.adapt.problem import NoSettings
+from zol.bench.benchmark import tasks_of
+from zol.bench.conditions import Conditions, open_model
 from zol.bench.jobs import plan, unfinished
-from zol.bench.paper import BEST, TASKS, best_on_test_returns, sweep_configs
-from zol.bench.protocols import Protocol, open_subject
+from zol.bench.rehearsal import REHEARSAL, VARIANTS
 from zol.bench.results import gather
 from zol.bench.store import Store
 from zol.bench.unseen import TASKS as UNSEEN
 from zol.cli import main
+from zol.common.config import Config
 from zol.common.errors import ZolError
+from zol.common.registry import Entry
 from zol.value import ESTIMATORS
 from zol.worlds import make
 
 SHORT = ("--episodes", "4", "--steps", "12", "--workers", "1")
-PROTOCOL = Protocol(episodes=4, steps=12)
+CONDITIONS = Conditions(episodes=4, steps=12)
+
+
+def register(monkeypatch: pytest.MonkeyPatch, name: str, method: Method) -> None:  # type: ignore[type-arg]
+    """Put a method into the registry for the time of a test."""
+    monkeypatch.setitem(METHODS.own, name, Entry("nowhere", "only a test"))
+    monkeypatch.setitem(METHODS._loaded, name, method)
 
 
 @pytest.fixture(scope="module")
@@ -49,9 +59,9 @@ def store(models: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -
 
 
 def test_the_grid_has_every_cell_once_with_its_origin(store: Path, models: tuple[Path, Path]) -> None:
-    rows = Store(store).results(benchmark=PROTOCOL.benchmark)
-    assert PROTOCOL.benchmark == "exorl episodes=4 steps=12"
-    heard = open_subject(models[0], PROTOCOL).evidence.tasks
+    rows = Store(store).results(benchmark=CONDITIONS.benchmark)
+    assert CONDITIONS.benchmark == "exorl episodes=4 steps=12"
+    heard = open_model(models[0], CONDITIONS).evidence.tasks
     assert set(heard) <= set(TASKS["point_mass_maze"])
     assert {(r.key.pretraining_seed, r.key.method) for r in rows} == {
         (seed, method) for seed in (0, 1) for method in ("fb", "ridge", "zol")
@@ -75,7 +85,9 @@ def test_a_second_call_does_nothing_and_a_lost_cell_comes_back(
     words = ["bench", "exorl", str(models[0]), "--store", str(copy), "--methods", "fb", "ridge", *SHORT]
     before = {r.key: r for r in Store(copy).results()}
     main(words)
-    assert "2 of 2 jobs are done already" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "2 of 2 jobs are done already" in told
+    assert "everything in the store so far" in told  # and what it says
     with sqlite3.connect(copy) as database:
         database.execute("delete from results where method = 'ridge' and pretraining_seed = 0")
     main(words)
@@ -103,12 +115,12 @@ def test_cells_reproduce_bit_for_bit_and_a_changed_one_is_caught(
 
 
 def test_all_methods_start_from_the_same_states_which_none_of_them_sees(models: tuple[Path, Path]) -> None:
-    subject = open_subject(models[0], PROTOCOL)
+    benched = open_model(models[0], CONDITIONS)
     from zol.worlds import make
 
-    world = make(subject.domain)
-    tested = world.reset(PROTOCOL.episodes, PROTOCOL.test_generator()).obs.float()
-    seen = subject.problem(PROTOCOL, None).evidence.starts
+    world = make(benched.domain)
+    tested = world.reset(CONDITIONS.episodes, CONDITIONS.test_generator()).obs.float()
+    seen = benched.problem().evidence.starts
     assert not bool((tested.unsqueeze(1) == seen.unsqueeze(0)).all(-1).any())
 
 
@@ -117,30 +129,37 @@ def test_offline_methods_are_given_no_world(
 ) -> None:
     from zol.worlds import make
 
-    def peek(problem):  # type: ignore[no-untyped-def]
+    def peek(problem, settings):  # type: ignore[no-untyped-def]
         problem.environment()
-        return prompt_method(problem, "correlation")
+        return prompted(problem.model, problem.evidence)
 
-    monkeypatch.setitem(METHODS, "peek", Method(peek, "looks at the world"))
-    problem = open_subject(models[0], PROTOCOL).problem(PROTOCOL, make("point_mass_maze"))
+    register(monkeypatch, "peek", Method(peek))
+    problem = open_model(models[0], CONDITIONS).problem(make("point_mass_maze"))
     with pytest.raises(ZolError, match="no world was given"):
         solve("peek", problem)
-    monkeypatch.setitem(METHODS, "peek", Method(peek, "looks at the world", offline=False))
+    register(monkeypatch, "peek", Method(peek, uses="environment"))
     assert solve("peek", problem).found.method == "peek"
 
 
 def test_changed_settings_are_new_work(
     store: Path, models: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    subject = open_subject(models[0], PROTOCOL)
-    assert not unfinished(Store(store), plan([subject], ["ridge"], PROTOCOL)[0])
-    changed = Method(METHODS["ridge"].adapt, "stronger", settings={"ridge": 0.1})
-    monkeypatch.setitem(METHODS, "ridge", changed)
-    assert unfinished(Store(store), plan([subject], ["ridge"], PROTOCOL)[0])
+    benched = open_model(models[0], CONDITIONS)
+    assert not unfinished(Store(store), plan([benched], ["ridge"], CONDITIONS)[0])
+
+    class Stronger(Config):
+        ridge: float = 0.1
+
+    for changed in (
+        Method(METHODS["ridge"].adapt, Stronger()),
+        Method(METHODS["ridge"].adapt, NoSettings(), revision=2, correction="something"),
+    ):
+        register(monkeypatch, "ridge", changed)
+        assert unfinished(Store(store), plan([benched], ["ridge"], CONDITIONS)[0])
 
 
 def test_the_control_moves_as_far_as_zol(models: tuple[Path, Path]) -> None:
-    problem = open_subject(models[0], PROTOCOL).problem(PROTOCOL, None)
+    problem = open_model(models[0], CONDITIONS).problem()
     # Far corners give this tiny sample rewards of 1e-20; only the near one says where to go.
     problem = replace(problem, evidence=problem.evidence.only("reach_top_left"))
     moved, searched = solve("perturb", problem).found, solve("zol", problem).found
@@ -175,7 +194,7 @@ def test_incomplete_methods_are_left_out_aloud(store: Path, tmp_path: Path) -> N
     shutil.copy(store, copy)
     with sqlite3.connect(copy) as database:
         database.execute("delete from results where method = 'ridge' and pretraining_seed = 1")
-    grid = gather(Store(copy), PROTOCOL.benchmark)
+    grid = gather(Store(copy), CONDITIONS.benchmark)
     assert grid.methods == ["fb", "zol"]
     assert any(note.startswith("ridge on point_mass_maze: ") for note in grid.notes)
 
@@ -199,17 +218,18 @@ def test_mistakes_are_one_sentence(
 
 
 def test_rehearsal_is_tested_with_one_setting_changed_at_a_time(
-    models: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    models: tuple[Path, Path], tmp_path: Path
 ) -> None:
     """A variant has a name and a key of its own, and the report shows it beside plain FB."""
-    assert all(find_method(name).settings != METHODS["rehearse"].settings for name in REHEARSALS)
+    assert all(find_method(name).settings != METHODS["rehearse"].settings for name in VARIANTS)
     some = ("rehearse members=1", "rehearse horizon=5 bootstrap=true")
-    monkeypatch.setattr("zol.adapt.methods.REHEARSALS", some)
+    assert REHEARSAL.methods == ("fb", "rehearse", *VARIANTS)
     folder = shutil.copytree(models[0], tmp_path / "model")
     data = str(models[0].parent / "data")
     main(["train", "dynamics", "--data", data, "--out", str(folder), "--steps", "5", "--width", "16"])
     store = tmp_path / "s.sqlite"
-    main(["bench", "rehearsal", str(folder), "--store", str(store), *SHORT])
+    words = ["bench", "rehearsal", str(folder), "--store", str(store), *SHORT]
+    main([*words, "--methods", "fb", "rehearse", *some])
     rows = Store(store).results(benchmark="rehearsal episodes=4 steps=12")
     assert {row.key.method for row in rows} == {"fb", "rehearse", *some}
     changed = {row.key.method: json.loads(row.key.configuration) for row in rows}
@@ -227,7 +247,7 @@ def test_unseen_tasks_are_a_benchmark_of_their_own(models: tuple[Path, Path], tm
     for benchmark in ("exorl", "unseen"):
         main(["bench", benchmark, str(models[0]), "--methods", "fb", "zol", "--store", str(store), *SHORT])
     rows = Store(store).results(benchmark="unseen episodes=4 steps=12")
-    heard = open_subject(models[0], PROTOCOL.but(name="unseen")).evidence.tasks
+    heard = open_model(models[0], CONDITIONS.but(name="unseen")).evidence.tasks
     assert "square" in heard
     assert {row.key.task for row in rows} == set(heard)
     assert {row.key.method for row in rows} == {"fb", "zol"}
@@ -236,6 +256,41 @@ def test_unseen_tasks_are_a_benchmark_of_their_own(models: tuple[Path, Path], tm
     assert "| point_mass_maze square |" in unseen
     assert "square" not in paper
     assert "reach_top" not in unseen
+
+
+def test_results_of_before_a_correction_are_marked_and_measured_again(
+    store: Path, models: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A cell without the revision of its method is of an earlier one; the report says so."""
+    import sqlite3
+
+    copy = tmp_path / "s.sqlite"
+    shutil.copy(store, copy)
+    with sqlite3.connect(copy) as database:
+        changed = database.execute(
+            "update results set configuration = replace(configuration, ',\"revision\":2', '') "
+            "where method in ('zol', 'perturb')"
+        )
+        assert changed.rowcount > 0
+    main(["report", str(copy), "--out", str(tmp_path / "old"), "--format", "md"])
+    main(["report", str(store), "--out", str(tmp_path / "new"), "--format", "md"])
+    before, now = ((tmp_path / name / "report.md").read_text() for name in ("old", "new"))
+    assert before.count("Measured before the correction of ZOL's search") == 2  # the benchmark and the sweep
+    assert "Measured before" not in now
+    benched = open_model(models[0], CONDITIONS)
+    assert unfinished(Store(copy), plan([benched], ["zol"], CONDITIONS)[0])
+    assert not unfinished(Store(copy), plan([benched], ["ridge"], CONDITIONS)[0])
+    assert not unfinished(Store(store), plan([benched], ["zol"], CONDITIONS)[0])
+
+
+def test_an_unknown_benchmark_is_refused() -> None:
+    """It used to be given the paper's tasks in silence."""
+    assert tasks_of("unseen episodes=4") is UNSEEN
+    for wrong in ("unsen", "exorl2 episodes=4"):
+        with pytest.raises(ZolError, match="no benchmark called"):
+            tasks_of(wrong)
+        with pytest.raises(ZolError, match="did you mean"):
+            Conditions(name=wrong.split()[0]).tasks("walker")
 
 
 def test_unseen_tasks_are_tasks_of_their_worlds_and_not_the_papers() -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from zol.adapt import METHODS
 from zol.cli import main
 
 REWARDS = '''
@@ -88,7 +89,8 @@ def adapt(
 def test_a_latent_for_my_reward_and_what_it_earns(
     capsys: pytest.CaptureFixture[str], folder: Path, tmp_path: Path, method: str, reward: str
 ) -> None:
-    words = ["--method", method, "--steps", "2", "--episodes", "2", "--out", str(tmp_path)]
+    few = {"fb": [], "zol": ["--steps", "2"], "rehearse": ["--horizon", "5", "--rounds", "1"]}[method]
+    words = ["--method", method, *few, "--episodes", "2", "--out", str(tmp_path)]
     code, out, _ = adapt(capsys, folder, "donut-run", *words, reward=reward)
     assert code == 0
     assert reward in out
@@ -127,12 +129,47 @@ def test_the_examples(capsys: pytest.CaptureFixture[str], reward: str) -> None:
 def test_a_model_of_nameless_arrays(
     capsys: pytest.CaptureFixture[str], folder: Path, tmp_path: Path, method: str
 ) -> None:
-    words = ["--method", method, "--steps", "2", "--out", str(tmp_path)]
+    few = ["--steps", "2"] if method == "zol" else []
+    words = ["--method", method, *few, "--out", str(tmp_path)]
     code, out, _ = adapt(capsys, folder, "robot-run", *words, reward="right")
     assert code == 0
     assert "right" in out
     latent = json.loads((tmp_path / "right.json").read_text())
     assert latent["method"] == ("rehearse" if method == "auto" else method)  # it has a learned world, too
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_of_the_registry_has_its_settings_as_options(
+    capsys: pytest.CaptureFixture[str], folder: Path, method: str
+) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(["adapt", str(folder / "donut-run"), "--method", method, "--help"])
+    assert stop.value.code == 0
+    told = " ".join(capsys.readouterr().out.split())
+    settings = METHODS[method].settings
+    inner = settings.as_far_as if method == "perturb" else settings
+    for name in type(inner).model_fields:
+        assert f"--{name.replace('_', '-')} " in told.replace(",", " ")
+
+
+def test_a_method_that_acts_in_the_environment(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+    budget = ["--environment-steps", "40", "--horizon", "2", "--samples", "4"]
+    words = ["--task", "cross", "--method", "lola", *budget]
+    code, out, _ = adapt(capsys, folder, "donut-run", *words, reward=None)
+    assert code == 0
+    assert "env. steps" in " ".join(out.split())
+    code, _, err = adapt(capsys, folder, "robot-run", "--method", "lola", reward="right")
+    assert code == 2
+    assert "lola acts in the environment" in err
+
+
+def test_settings_of_another_method_are_refused(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+    code, _, err = adapt(capsys, folder, "donut-run", "--method", "fb", "--horizon", "3", reward="inner")
+    assert code == 2
+    assert "--horizon" in err
+    code, _, err = adapt(capsys, folder, "donut-run", "--method", "rehears", reward="inner")
+    assert code == 2
+    assert "did you mean 'rehearse'" in err
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """The result store: nothing doubles, nothing half-written, several processes at once."""
 
+import sqlite3
 import subprocess
 import sys
 from dataclasses import replace
@@ -65,6 +66,78 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
         Store(tmp_path / "s.sqlite")
     with pytest.raises(DataError, match="no part of a cell's name"):
         Store(tmp_path / "t.sqlite").results(seed=3)
+
+
+OLD_REHEARSAL = {
+    "trust": 0.8,
+    "trust_prompts": 0.5,
+    "miss": 0.2,
+    "strangers": 12,
+    "worth": 0.005,
+    "horizon": 50,
+}
+NEW_REHEARSAL = {
+    "min_correlation": 0.8,
+    "min_correlation_prompts": 0.5,
+    "max_one_step_error": 0.2,
+    "random_latents": 12,
+    "min_gain": 0.005,
+    "horizon": 50,
+}
+
+
+@pytest.mark.parametrize(
+    ("method", "settings", "diagnostics", "new"),
+    [
+        ("fb", {}, {"trust": 1.0, "ess": 0.5}, ("fb", {}, {"trust_region": 1.0, "ess": 0.5})),
+        (
+            "zol",
+            {"trust": 0.02, "trust_norm": "mean"},
+            {"trust": 1.0},
+            ("zol", {"trust_region": 0.02, "trust_region_norm": "mean"}, {"trust_region": 1.0}),
+        ),
+        ("perturb", {"as far as": {"trust": 0.1}}, {}, ("perturb", {"as_far_as": {"trust_region": 0.1}}, {})),
+        (
+            "rehearse trust=-1.0 miss=9.0 horizon=50",
+            OLD_REHEARSAL,
+            {"trusted": 0.9, "missed": 0.1, "doubt": 2.0},
+            (
+                "rehearse min_correlation=-1.0 max_one_step_error=9.0 horizon=50",
+                NEW_REHEARSAL,
+                {"correlation": 0.9, "one_step_error": 0.1, "doubt": 2.0},
+            ),
+        ),
+        ("lola", {"horizon": 3}, {"distance": 0.5}, ("lola", {"horizon": 3}, {"distance": 0.5})),
+    ],
+)
+def test_a_store_of_the_first_format_is_brought_up_to_date(
+    tmp_path: Path, method: str, settings: dict, diagnostics: dict, new: tuple
+) -> None:
+    """Renamed settings name the same cells, so that nothing is run again; returns stay as they are."""
+    path = tmp_path / "s.sqlite"
+    key = replace(KEY, method=method, configuration=canonical(settings))
+    returns = np.array([1.5, np.pi])
+    Store(path).add([Result(key, returns, 0.5, diagnostics, settings)])
+    with sqlite3.connect(path) as database:
+        database.execute("pragma user_version = 1")
+    store = Store(path)
+    renamed, settings_now, diagnostics_now = new
+    key_now = replace(KEY, method=renamed, configuration=canonical(settings_now))
+    assert store.keys() == {key_now}
+    (found,) = store.results()
+    assert (found.chosen, found.diagnostics) == (settings_now, diagnostics_now)
+    assert found.returns.tobytes() == returns.tobytes()
+    before = path.read_bytes()
+    assert Store(path).add([Result(key_now, np.zeros(2))]) == 0  # it is there already
+    assert path.read_bytes() == before  # and the file is brought up to date once
+
+
+def test_a_store_of_a_later_zol_is_refused(tmp_path: Path) -> None:
+    Store(tmp_path / "s.sqlite")
+    with sqlite3.connect(tmp_path / "s.sqlite") as database:
+        database.execute("pragma user_version = 99")
+    with pytest.raises(DataError, match="has format 99"):
+        Store(tmp_path / "s.sqlite")
 
 
 WRITER = """

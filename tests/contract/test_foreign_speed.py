@@ -7,7 +7,7 @@ import foreign_files as files
 import pytest
 import torch
 
-from zol.adapt import ZOLConfig, zol
+from zol.adapt import ZOLConfig, zol_search
 from zol.evidence import Evidence
 from zol.models.foreign import load_foreign
 
@@ -56,7 +56,7 @@ def test_200_steps_on_100k_samples_fit_into_two_core_minutes_and_4_gb(tmp_path):
     evidence = Evidence(("task",), obs, torch.rand(1, 100_000, generator=generator), obs[:256])
     start = evidence.prompt(model, "weighted")
     begin, cpu = time.monotonic(), time.process_time()
-    found = zol(model, evidence, start, ZOLConfig(steps=200, learning_rate=0.01))
+    found = zol_search(model, evidence, start, ZOLConfig(steps=200, learning_rate=0.01))
     wall, cpu = time.monotonic() - begin, time.process_time() - cpu
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     print(f"ZOL at size S: {wall:.0f} s wall, {cpu:.0f} s of processor time, peak {memory:.1f} GB")

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from zol.adapt.zol import ZOLConfig, zol
+from zol.adapt import ZOLConfig, zol_search
 from zol.bench.humenv import goal_benchmark, play, reward_benchmark
 from zol.data import Dataset
 from zol.evidence import Evidence
@@ -42,8 +42,8 @@ def test_zol_runs_and_leaves_the_weights_alone(model):
     before = model_hash(model)
     obs = torch.randn(300, model.obs_dim, generator=torch.Generator().manual_seed(0))
     evidence = Evidence(("first", "last"), obs, obs[:, [0, -1]].T.contiguous(), obs[:32])
-    config = ZOLConfig(steps=30, learning_rate=0.02, trust=0.0, chi_square=0.0)
-    found = zol(model, evidence, evidence.prompt(model), config)
+    config = ZOLConfig(steps=30, learning_rate=0.02, trust_region=0.0, chi_square=0.0)
+    found = zol_search(model, evidence, evidence.prompt(model), config)
     assert bool((found.distance > 1e-3).all())
     assert bool((found.trace["objective"][-1] > found.trace["objective"][0]).all())
     assert model_hash(model) == before

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from zol.adapt import ZOLConfig, zol
+from zol.adapt import ZOLConfig, zol_search
 from zol.common.errors import CheckpointError, DataError
 from zol.evidence import Evidence
 from zol.models.base import Model, model_hash
@@ -96,7 +96,7 @@ def test_zol_moves_the_latents_of_a_wrapped_network():
     obs = torch.randn(200, O, generator=torch.Generator().manual_seed(0))
     evidence = Evidence(("x",), obs, obs[:, :1].T.contiguous(), obs[:16])
     start = evidence.prompt(model)
-    found = zol(model, evidence, start, ZOLConfig(steps=20, learning_rate=0.05, trust=0.0))
+    found = zol_search(model, evidence, start, ZOLConfig(steps=20, learning_rate=0.05, trust_region=0.0))
     assert float(found.distance) > 0
 
 

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from zol.adapt.critic import FrozenCritic
+from zol.adapt.environments import TaskEnvironments
 from zol.adapt.lola import LoLAConfig, leave_one_out_gradient, lola_search, lookahead_returns
-from zol.adapt.practice import Practice
 from zol.common.config import ConfigError
 from zol.evidence import Evidence
 from zol.fields import States
@@ -90,16 +90,18 @@ def test_lookahead_of_any_length_gives_the_exact_value(horizon: int, begins: str
     named = rewards(6)
     evidence = evidence_of(named, DENSITY)
     tasks = [table_task(name, r) for name, r in named.items()]
-    practice = Practice(world, tasks, evidence, generator(7))
+    environments = TaskEnvironments(world, tasks, evidence, generator(7))
     z = model.project(torch.randn(2, 6, 6, generator=generator(8), dtype=torch.float64))
     begin = torch.arange(6.0, dtype=torch.float64).reshape(1, 6, 1).expand(2, 6, 1)  # sample k starts in k
-    practice.draw(1)
-    got = lookahead_returns(FrozenCritic.of(model, evidence), practice, begin, z, LoLAConfig(horizon=horizon))
+    environments.draw(1)
+    got = lookahead_returns(
+        FrozenCritic.of(model, evidence), environments, begin, z, LoLAConfig(horizon=horizon)
+    )
     P = model.mdp.under(model.policy(z))  # [T, k, S, S]
     r = torch.stack(list(named.values())).reshape(2, 1, 6, 1)
     V = torch.linalg.solve(EVERY - 0.8 * P, P @ r).squeeze(-1)
     torch.testing.assert_close(got, V.diagonal(dim1=1, dim2=2), rtol=1e-6, atol=1e-6)
-    assert practice.steps == 6 * horizon
+    assert environments.steps == 6 * horizon
 
 
 def test_gradient_is_that_of_the_log_density_of_constant_samples() -> None:
@@ -166,7 +168,7 @@ def test_practice_never_begins_in_the_tests_start_states() -> None:
     world = Donut()
     obs = world.reset(20, generator(3)).obs
     evidence = Evidence(("square",), obs, torch.ones(1, 20), obs)
-    drawn = Practice(world, [world.tasks["square"]], evidence, generator(3)).draw(20)
+    drawn = TaskEnvironments(world, [world.tasks["square"]], evidence, generator(3)).draw(20)
     assert not torch.isclose(drawn.unsqueeze(1), obs.unsqueeze(0)).all(-1).any()
 
 

@@ -5,7 +5,7 @@ import torch
 from torch.nn import functional
 
 from zol import measure, prompt
-from zol.adapt import ZOLConfig, zol
+from zol.adapt import ZOLConfig, zol_search
 from zol.data import Dataset
 from zol.evidence import Evidence
 from zol.models.fb import FB, FBConfig
@@ -90,7 +90,7 @@ def test_zol_searches_without_losing_much(rooms: TabularWorld, trained: FB, data
     evidence = evidence_for(rooms, data, goals)
     rewards = torch.eye(rooms.mdp.states, dtype=torch.float64)[goals]
     z0 = evidence.prompt(trained)
-    found = zol(trained, evidence, z0, ZOLConfig())
+    found = zol_search(trained, evidence, z0, ZOLConfig())
     before = true_returns(rooms.mdp, trained, trained.project(z0), rewards).mean()
     after = true_returns(rooms.mdp, trained, found.z[0], rewards).mean()
     # It need not gain: the ratio ranks latents badly near z0 (docs/zol.md). Losing a tenth would be a fault.

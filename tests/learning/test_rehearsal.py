@@ -102,8 +102,8 @@ def test_a_gain_must_be_worth_something_whatever_the_unit_of_rewards(setting: Se
     )
     ranges = evidence.rewards.amax(-1) - evidence.rewards.amin(-1)
 
-    def diagnostics(worth: float) -> dict[str, Tensor]:
-        config = RehearsalConfig(horizon=50, rounds=0, worth=worth)
+    def diagnostics(min_gain: float) -> dict[str, Tensor]:
+        config = RehearsalConfig(horizon=50, rounds=0, min_gain=min_gain)
         return rehearsed(
             setting.model, setting.learned, evidence, tasks, setting.world.layout, config, generator=seeded(4)
         ).diagnostics
@@ -123,7 +123,7 @@ def test_a_world_that_predicts_nothing_is_not_trusted(setting: Setting) -> None:
     world = LearnedWorld(ignorant, setting.learned.starts, setting.learned.states, setting.learned.actions)
     tasks = list(setting.world.tasks.values())
 
-    def others() -> Tensor:
+    def extra_candidates() -> Tensor:
         raise AssertionError("no task may take them, so they should not be computed")
 
     found = rehearsed(
@@ -132,9 +132,9 @@ def test_a_world_that_predicts_nothing_is_not_trusted(setting: Setting) -> None:
         setting.evidence,
         tasks,
         setting.world.layout,
-        RehearsalConfig(horizon=20, trust=-1.0),
+        RehearsalConfig(horizon=20, min_correlation=-1.0),
         generator=seeded(4),
-        others=others,
+        extra_candidates=extra_candidates,
     )
     assert world.median_one_step_error() > 0.2
     assert not found.diagnostics["changed"].any()
@@ -144,7 +144,9 @@ def test_a_world_that_predicts_nothing_is_not_trusted(setting: Setting) -> None:
 
 def test_tasks_that_are_half_trusted_choose_among_prompts(setting: Setting) -> None:
     tasks, evidence = list(setting.world.tasks.values()), setting.evidence
-    config = RehearsalConfig(horizon=50, trust=1.0, trust_prompts=-1.0, margin=0.0, finalists=40)
+    config = RehearsalConfig(
+        horizon=50, min_correlation=1.0, min_correlation_prompts=-1.0, margin=0.0, finalists=40
+    )
     found = rehearsed(
         setting.model, setting.learned, evidence, tasks, setting.world.layout, config, generator=seeded(4)
     )

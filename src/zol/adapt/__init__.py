@@ -1,29 +1,129 @@
-"""Search over z with all networks frozen. Every method has one signature, so a table is a loop."""
+"""Search over z with all networks frozen: every method is ``adapt(problem, settings)``, so a table is a loop.
 
-from zol.adapt.controls import perturbed, prompted
-from zol.adapt.gpi import GPI, candidate_latents, gpi_policy
+To add a method, write one file with ``adapt(problem, settings) → Adapted``, describe it with
+:class:`~zol.adapt.problem.Method`, and give it a line in :data:`METHODS`. One whose behaviour is more than a
+latent per task returns a :class:`~zol.adapt.problem.Behaviour` with the policy to be run.
+
+A name may be followed by changed settings, ``rehearse horizon=50 noise=1.0``: a method of its own.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from zol.adapt.candidates import candidate_latents
+from zol.adapt.controls import perturbed
+from zol.adapt.gpi import GPI, gpi_policy
 from zol.adapt.lola import LoLAConfig, lola_search
+from zol.adapt.problem import Behaviour, Method, NoSettings, Problem
+from zol.adapt.prompts import prompted
 from zol.adapt.rehearse import RehearsalConfig, rehearsed
 from zol.adapt.rela import ReLAConfig, rela_search
 from zol.adapt.result import Adapted
-from zol.adapt.zol import AUTHORS, ZOLConfig, zol
+from zol.adapt.zol import zol_search
+from zol.adapt.zol_settings import AUTHORS, ZOLConfig
+from zol.common.config import Config
+from zol.common.errors import ZolError
+from zol.common.registry import Entry, Registry
 from zol.evidence import Evidence
+
+METHODS: Registry[Method[Any]] = Registry(
+    "method",
+    "zol.methods",
+    {
+        "fb": Entry("zol.adapt.prompts:FB", "plain FB: z = E[B r]"),
+        "fb-centred": Entry("zol.adapt.prompts:FB_CENTRED", "plain FB with the mean reward subtracted"),
+        "ridge": Entry("zol.adapt.prompts:RIDGE", "least squares r ≈ Bᵀz"),
+        "weighted": Entry("zol.adapt.prompts:WEIGHTED", "z = E[softmax(10 r) B r]"),
+        "zol": Entry("zol.adapt.zol:ZOL", "the paper's search, one setting for all tasks"),
+        "zol-paper": Entry(
+            "zol.adapt.zol:ZOL_PAPER",
+            "the paper's search with its settings per task, which the authors chose by test returns",
+        ),
+        "zol-authors": Entry(
+            "zol.adapt.zol:ZOL_AUTHORS",
+            "the search as in the authors' code: exp weights, μ over data states",
+        ),
+        "perturb": Entry("zol.adapt.controls:PERTURB", "control: random moves as long as zol's"),
+        "zol-auto": Entry(
+            "zol.adapt.zol_auto:ZOL_AUTO",
+            "the paper's search, its settings chosen offline in the learned world",
+        ),
+        "gpi": Entry(
+            "zol.adapt.gpi:GPI_METHOD",
+            "at every step the best of prompts, goals and zol by the model's own value",
+        ),
+        "rehearse": Entry(
+            "zol.adapt.rehearse:REHEARSE", "ours: search by playing latents in the learned world"
+        ),
+        "lola": Entry("zol.adapt.lola:LOLA", "LoLA, which practises in the environment"),
+        "rela": Entry("zol.adapt.rela:RELA", "ReLA, which practises in the environment"),
+    },
+)
+"""name → method. ``oracle`` rows are no methods: they are read off a sweep (:mod:`zol.bench.sweep`)."""
+
+
+def find_method(name: str) -> Method[Any]:
+    """The method of that name, with the settings that follow it; a near miss is suggested."""
+    base, *changes = name.split() or [""]
+    method = METHODS[base]
+    if not changes:
+        return method
+    if isinstance(method.settings, NoSettings):
+        raise ZolError(f"{base} has no settings to change, and {' '.join(changes)} was asked for")
+    return replace(method, settings=method.settings.but(**_parsed(base, changes)))
+
+
+def method_summary(name: str) -> str:
+    """What a method is, in one line."""
+    base, *changes = name.split()
+    return f"{base} with {', '.join(changes)}" if changes else METHODS[base].summary or METHODS.summary(base)
+
+
+def _parsed(base: str, changes: Sequence[str]) -> dict[str, Any]:
+    """Settings from words such as ``horizon=50``."""
+    values = {}
+    for change in changes:
+        field, _, value = change.partition("=")
+        try:
+            values[field] = json.loads(value)
+        except json.JSONDecodeError:
+            raise ZolError(f"'{change}' changes no setting of {base}: write field=value") from None
+    return values
+
+
+def solve(name: str, problem: Problem, settings: Config | None = None) -> Behaviour:
+    """Run a method under its own name; one that works offline is kept away from the world."""
+    method = find_method(name)
+    given = replace(problem, world=None) if method.offline else problem
+    result = method.adapt(given, settings or method.settings)
+    behaviour = result if isinstance(result, Behaviour) else Behaviour(result)
+    return replace(behaviour, found=replace(behaviour.found, method=name))
+
 
 __all__ = [
     "AUTHORS",
     "GPI",
+    "METHODS",
     "Adapted",
+    "Behaviour",
     "Evidence",
     "LoLAConfig",
+    "Method",
+    "Problem",
     "ReLAConfig",
     "RehearsalConfig",
     "ZOLConfig",
     "candidate_latents",
+    "find_method",
     "gpi_policy",
     "lola_search",
+    "method_summary",
     "perturbed",
     "prompted",
     "rehearsed",
     "rela_search",
-    "zol",
+    "solve",
+    "zol_search",
 ]

@@ -1,4 +1,4 @@
-"""What an adaptation has to beat: closed-form prompts, and random moves of the same size.
+"""What a search has to beat beside the prompt: random moves of the same size.
 
 A search that moves z and is then judged by test returns can win by chance alone. ``perturbed`` moves z0 as
 far as the search did, in random directions: a gain that it shares is not the search's doing.
@@ -9,21 +9,20 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from zol.adapt.problem import Method, Problem
 from zol.adapt.result import Adapted
-from zol.adapt.zol import ZOLConfig, zol
+from zol.adapt.zol import ON_THE_SPHERE, score, search
+from zol.adapt.zol_settings import ZOLConfig
+from zol.common.config import Config
 from zol.evidence import Evidence
 from zol.models.base import Model
-from zol.prompt import RewardPrompt
 
 
-def prompted(
-    model: Model, evidence: Evidence, how: RewardPrompt = "correlation", *, centre: bool = False
-) -> Adapted:
-    """The closed-form latent of every task, with the estimates that the ratio gives it."""
-    name = "fb" if how == "correlation" else how.replace("_", "-")
-    result = score(model, evidence, evidence.prompt(model, how, centre=centre))
-    settings = {"how": how, "centre": centre}
-    return replace(result, method=name + ("-centred" if centre else ""), configs=(settings,))
+class PerturbConfig(Config):
+    """Settings of the control: those of the search whose moves it copies in size."""
+
+    as_far_as: ZOLConfig = ZOLConfig()
+    """the search whose moves are copied in size"""
 
 
 def perturbed(
@@ -42,6 +41,11 @@ def perturbed(
     return replace(result, method="perturb", start=z0, configs=({"distance": distance.tolist()},))
 
 
-def score(model: Model, evidence: Evidence, z: Tensor) -> Adapted:
-    """Latents ``[T, d]`` as they are, with the ratio's estimate and diagnostics of each."""
-    return zol(model, evidence, z, ZOLConfig(steps=0, trust=0.0))
+def random_moves(problem: Problem, settings: PerturbConfig) -> Adapted:
+    """Plain FB's latents, moved as far as ZOL moved them, in random directions."""
+    moved = search(problem, settings.as_far_as).distance[0]
+    generator = problem.generator("perturb")
+    return perturbed(problem.model, problem.evidence, problem.start, moved, generator)
+
+
+PERTURB = Method(random_moves, PerturbConfig(), revision=2, correction=ON_THE_SPHERE)

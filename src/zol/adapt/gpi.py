@@ -18,10 +18,12 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from zol import prompt
-from zol.adapt.controls import score
+from zol.adapt.candidates import candidate_latents
 from zol.adapt.critic import FrozenCritic
+from zol.adapt.problem import Behaviour, Method, NoSettings, Problem
 from zol.adapt.result import Adapted
+from zol.adapt.zol import ON_THE_SPHERE, score, search
+from zol.adapt.zol_settings import ZOLConfig
 from zol.common.config import ConfigError
 from zol.evidence import Evidence
 from zol.models.base import Model
@@ -85,15 +87,12 @@ def gpi_policy(model: Model, evidence: Evidence, candidates: Tensor, *, pessimis
     return GPI(evidence, FrozenCritic.of(model, evidence), model.project(candidates).detach(), pessimism)
 
 
-def candidate_latents(model: Model, evidence: Evidence, *more: Tensor, goals: int = 4) -> Tensor:
-    """A pool ``[T, K, d]`` for every task: prompts, raw and centred, goals, and ``more`` latents ``[T, d]``.
+def generalised(problem: Problem, settings: NoSettings) -> Behaviour:
+    """GPI over prompts, goals and ZOL's latent."""
+    searched = search(problem, ZOLConfig()).z[0]
+    candidates = candidate_latents(problem.model, problem.evidence, searched)
+    rule = gpi_policy(problem.model, problem.evidence, candidates)
+    return Behaviour(rule.best(), rule)
 
-    Goals are B of the ``goals`` sampled states with the highest rewards. Prompts are centred only if every
-    task's reward varies on the sample: a constant says nothing once it is centred.
-    """
-    varied = bool((evidence.rewards.amax(-1) > evidence.rewards.amin(-1)).all())
-    ways: tuple[prompt.RewardPrompt, ...] = ("correlation", "ridge", "weighted")
-    centred = (False, True) if varied else (False,)
-    pool = [evidence.prompt(model, how, centre=centre) for how in ways for centre in centred]
-    top = evidence.rewards.topk(goals, dim=-1).indices  # [T, goals]
-    return torch.cat([torch.stack([*pool, *more], dim=1), prompt.goal(model, evidence.obs[top])], dim=1)
+
+GPI_METHOD = Method(generalised, NoSettings(), revision=2, correction=ON_THE_SPHERE)

@@ -20,7 +20,8 @@ from rich.progress import Progress
 from torch import Tensor
 
 from zol.adapt.critic import FrozenCritic
-from zol.adapt.practice import Practice, practised
+from zol.adapt.environments import TaskEnvironments, online_result
+from zol.adapt.problem import Method, Problem
 from zol.adapt.result import Adapted
 from zol.common.config import Config, ConfigError
 from zol.common.threads import one_torch_thread
@@ -62,7 +63,7 @@ def lola_search(
     generator: torch.Generator,
     progress: Progress | None = None,
 ) -> Adapted:
-    """Adapt latents ``[T, d]`` by practice in the world, all tasks and samples in one batch."""
+    """Adapt latents ``[T, d]`` by acting in the world, all tasks and samples in one batch."""
     c = config or LoLAConfig()
     updates, rows = c.environment_steps // (c.samples * c.horizon), len(evidence.tasks)
     if updates == 0:
@@ -70,18 +71,19 @@ def lola_search(
             f"one update of LoLA takes samples · horizon = {c.samples * c.horizon} environment steps, the "
             f"budget is {c.environment_steps}: raise environment_steps or lower the other two"
         )
-    critic, practice = FrozenCritic.of(model, evidence), Practice(world, tasks, evidence, generator)
+    critic = FrozenCritic.of(model, evidence)
+    environments = TaskEnvironments(world, tasks, evidence, generator)
     mean = model.project(start).detach().clone().requires_grad_(True)
     optimiser = torch.optim.Adam([mean], lr=c.learning_rate, maximize=True)
     own_starts = 1 if c.shared_start else c.samples
-    starts = practice.draw(updates * rows * own_starts).reshape(updates, rows, own_starts, -1)
+    starts = environments.draw(updates * rows * own_starts).reshape(updates, rows, own_starts, -1)
     bar = progress.add_task("LoLA", total=updates) if progress else None
     earned = []
     with one_torch_thread(world.threads is not None), torch.no_grad():
         for begin in starts.expand(-1, -1, c.samples, -1):
             noise = torch.randn(rows, c.samples, start.shape[-1], generator=generator, dtype=start.dtype)
             sample = mean.unsqueeze(1) + c.sigma * noise  # no gradient flows here: ẑ is a constant
-            returns = lookahead_returns(critic, practice, begin, model.project(sample), c)
+            returns = lookahead_returns(critic, environments, begin, model.project(sample), c)
             mean.grad = leave_one_out_gradient(sample, mean, c.sigma, returns.to(start.dtype))
             optimiser.step()
             mean.copy_(model.project(mean))
@@ -89,19 +91,19 @@ def lola_search(
             if progress and bar is not None:
                 progress.advance(bar)
     trace = {"lookahead": torch.stack(earned)}
-    return practised("lola", model, evidence, start, mean.detach(), c, practice.steps, trace)
+    return online_result("lola", model, evidence, start, mean.detach(), c, environments.steps, trace)
 
 
 def lookahead_returns(
-    critic: FrozenCritic, practice: Practice, begin: Tensor, z: Tensor, config: LoLAConfig
+    critic: FrozenCritic, environments: TaskEnvironments, begin: Tensor, z: Tensor, config: LoLAConfig
 ) -> Tensor:
     """R ``[T, k]`` of latents ``[T, k, d]`` from simulator states ``[T, k, P]``."""
     model, gamma, n = critic.model, critic.model.discount, config.horizon
-    obs, reached = practice.observed(practice.begin(begin), z), list[States]()
+    obs, reached = environments.observed(environments.begin(begin), z), list[States]()
     for _ in range(n):
-        reached.append(practice.step(model.act(obs, z)))
-        obs = practice.observed(reached[-1], z)
-    r = practice.rewards(reached)  # [n, T, k]
+        reached.append(environments.step(model.act(obs, z)))
+        obs = environments.observed(reached[-1], z)
+    r = environments.rewards(reached)  # [n, T, k]
     terminal = pessimistic(critic.value(obs, z, model.act(obs, z), r[-1]), config.pessimism)
     discounts = gamma ** torch.arange(n, dtype=r.dtype)
     return torch.einsum("n,ntk->tk", discounts, r) + gamma**n * terminal
@@ -113,3 +115,20 @@ def leave_one_out_gradient(sample: Tensor, mean: Tensor, sigma: float, returns: 
     advantage = (returns - returns.mean(-1, keepdim=True)) * (k / (k - 1))  # = R_i − mean_{j≠i} R_j
     score = (sample - mean.unsqueeze(-2)) / sigma**2
     return (advantage.unsqueeze(-1) * score).mean(-2)
+
+
+def practise(problem: Problem, config: LoLAConfig) -> Adapted:
+    """LoLA from plain FB's latents."""
+    return lola_search(
+        problem.model,
+        problem.evidence,
+        problem.start,
+        problem.environment(),
+        problem.tasks,
+        config,
+        generator=problem.generator("lola"),
+        progress=problem.progress,
+    )
+
+
+LOLA = Method(practise, LoLAConfig(), uses="environment")

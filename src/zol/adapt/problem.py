@@ -1,19 +1,23 @@
-"""What a method of the benchmark is given, and what it gives back.
+"""What an adaptation method is given, what it gives back, and how a method is described.
 
 A method sees the model, a labelled sample of the data and start states: never a test return, and never the
 start states of test episodes. Its settings are fixed in advance and part of a result's key, so that changed
-settings are new results. Methods that use the environment say so (``offline=False``); only they are given a
-world, and the steps they take are reported beside their returns as ``diagnostics["environment_steps"]``.
+settings are new results. Methods that use the environment say so (``uses="environment"``); only they are
+given a world, and the steps they take are reported beside their returns, as
+``diagnostics["environment_steps"]``.
 """
 
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any, Generic, Literal, TypeVar
 
 import torch
+from rich.progress import Progress
 from torch import Tensor
 
 from zol.adapt.result import Adapted
+from zol.common.config import Config
 from zol.common.errors import CheckpointError, ZolError
 from zol.evidence import Evidence
 from zol.fields import Layout
@@ -29,12 +33,13 @@ class Problem:
 
     model: Model
     evidence: Evidence
-    domain: str  # name of the world
+    domain: str  # name of the world; '' if there is none
     tasks: Mapping[str, Task]  # those of the evidence, by name
     layout: Layout  # what the columns of an observation mean
     world: World | None = None  # only for methods that say they use the environment
     dynamics: LearnedWorld | None = None  # the learned world that came with the checkpoint
     seed: int = 0
+    progress: Progress | None = None  # where a method that takes longer shows how far it is
 
     def generator(self, purpose: str) -> torch.Generator:
         """Randomness for one purpose, the same in every run and independent of all other purposes."""
@@ -44,16 +49,25 @@ class Problem:
     def environment(self) -> World:
         """The world, for methods that adapt by acting in it."""
         if self.world is None:
-            raise ZolError(f"this method acts in {self.domain}, and no world was given: Problem(world=…)")
+            raise ZolError(
+                f"this method acts in {self.domain or 'the environment'}, and no world was given: "
+                "Problem(world=…)"
+            )
         return self.world
 
     def learned_world(self) -> LearnedWorld:
         """The learned world, for methods that rehearse in it."""
         if self.dynamics is None:
             raise CheckpointError(
-                "this checkpoint holds no learned world to rehearse in: zol train dynamics --data … --out …"
+                "this checkpoint holds no learned world to rehearse in: zol train dynamics --data … --out …, "
+                "or choose another method"
             )
         return self.dynamics
+
+    @property
+    def ordered_tasks(self) -> list[Task]:
+        """The tasks in the order of the evidence's rows."""
+        return [self.tasks[name] for name in self.evidence.tasks]
 
     @property
     def start(self) -> Tensor:
@@ -69,12 +83,41 @@ class Behaviour:
     policy: Callable[[Tensor], Tensor] | None = None  # [T, E, D] → [T, E, A]
 
 
-@dataclass(frozen=True)
-class Method:
-    """A row of the benchmark's tables."""
+class NoSettings(Config):
+    """Settings of a method that has none."""
 
-    adapt: Callable[[Problem], Adapted | Behaviour]
-    summary: str  # what it is, in one line
-    offline: bool = True  # False: it acts in the environment while it adapts
-    rehearses: bool = False  # True: it needs the learned world of a checkpoint
-    settings: Mapping[str, object] = field(default_factory=dict)  # fixed in advance; part of a result's key
+
+Settings = TypeVar("Settings", bound=Config)
+Uses = Literal["offline", "environment", "weights"]
+
+
+@dataclass(frozen=True)
+class Method(Generic[Settings]):
+    """A way to adapt, as the registry, the command line and the benchmark know it.
+
+    ``uses`` is the class of a method, and classes are never mixed in one ranking without saying so:
+    ``"offline"`` methods see stored data alone, ``"environment"`` ones act while they adapt, and
+    ``"weights"`` ones change the pretrained networks.
+
+    ``revision`` counts corrections that change a method's numbers. From 2 on it is part of a result's key, so
+    that results of before and after never mix; ``correction`` says what happened, and a report puts that
+    beside results of an earlier revision.
+    """
+
+    adapt: Callable[[Problem, Settings], Adapted | Behaviour]
+    settings: Settings = field(default_factory=NoSettings)  # type: ignore[assignment]
+    uses: Uses = "offline"
+    needs_learned_world: bool = False
+    revision: int = 1
+    correction: str = ""
+    summary: str = ""  # in one line, of methods that the registry has no line for
+
+    @property
+    def offline(self) -> bool:
+        """Whether it adapts without acting in the environment."""
+        return self.uses != "environment"
+
+    def key(self, settings: Config | None = None) -> dict[str, Any]:
+        """What decides its numbers beside the problem: settings (its own unless given) and revision."""
+        found = (settings or self.settings).model_dump()
+        return found if self.revision == 1 else found | {"revision": self.revision}

@@ -25,7 +25,8 @@ from rich.progress import Progress
 from torch import Tensor, nn
 
 from zol.adapt.critic import FrozenCritic
-from zol.adapt.practice import Practice, practised
+from zol.adapt.environments import TaskEnvironments, online_result
+from zol.adapt.problem import Method, Problem
 from zol.adapt.replay import Replay, Steps, offline_steps
 from zol.adapt.result import Adapted
 from zol.common.config import Config, ConfigError
@@ -63,7 +64,7 @@ class ReLAConfig(Config):
     target_rate: float = Field(default=0.005, gt=0, le=1)
     """τ: how fast the targets follow"""
     action_noise: float = Field(default=0.2, ge=0)
-    """standard deviation of the noise on actions while practising"""
+    """standard deviation of the noise on actions while adapting"""
 
 
 class ResidualCritics(nn.Module):
@@ -126,6 +127,7 @@ class ReLA:
         base = self.base.value(obs, self.z.detach().unsqueeze(1), action).mean(0)
         return base + pessimistic(self.residual(obs, action), 0.5)
 
+    @torch.enable_grad()
     def update(self, batch: Steps) -> Tensor:
         """One step of the critics, one of the latents; the mean value ``[T]`` before it."""
         error = self.residual(batch.obs, batch.action) - self.target_values(batch)
@@ -153,7 +155,7 @@ def rela_search(
     data: Dataset | None = None,
     progress: Progress | None = None,
 ) -> Adapted:
-    """Adapt latents ``[T, d]`` by practice in the world; ``data`` fill half of every batch."""
+    """Adapt latents ``[T, d]`` by acting in the world; ``data`` fill half of every batch."""
     c = config or ReLAConfig()
     rounds, left_over = divmod(c.environment_steps, c.environments)
     if left_over or c.warmup >= c.environment_steps:
@@ -161,7 +163,7 @@ def rela_search(
             f"{c.environment_steps} environment steps with a warm-up of {c.warmup} on {c.environments} "
             "environments: the budget must be a multiple of the environments, and larger than the warm-up"
         )
-    practice = Practice(world, tasks, evidence, generator)
+    environments = TaskEnvironments(world, tasks, evidence, generator)
     base = FrozenCritic.of(model, evidence)
     learner = ReLA(base, start, evidence.obs.to(start.dtype), c, generator)
     replay = Replay(min(c.buffer, c.environment_steps))
@@ -171,28 +173,48 @@ def rela_search(
     with frozen(model) if isinstance(model, nn.Module) else nullcontext():
         for t in range(rounds):
             if t % world.episode_length == 0:
-                begin = practice.draw(len(start) * c.environments).reshape(len(start), c.environments, -1)
-                obs = practice.observed(practice.begin(begin), start)
+                begin = environments.draw(len(start) * c.environments).reshape(len(start), c.environments, -1)
+                obs = environments.observed(environments.begin(begin), start)
             with torch.no_grad():
                 mean = learner.act(obs)
                 noise = torch.randn(mean.shape, generator=generator, dtype=mean.dtype)
                 action = (mean + c.action_noise * noise).clamp(-1, 1)
-            reached = practice.step(action)
-            next_obs, reward = practice.observed(reached, start), practice.rewards([reached])[0]
+            reached = environments.step(action)
+            next_obs, reward = environments.observed(reached, start), environments.rewards([reached])[0]
             unseen = reward.to(start.dtype) - base.predicted_reward(next_obs)
             # The last step of an episode leads to its true next state, and no world here terminates.
             replay.add(Steps(obs, action, next_obs, unseen, torch.zeros_like(reward, dtype=torch.bool)))
             obs = next_obs
             rewards.append(reward.mean(-1))
-            due += c.updates_per_step * c.environments if practice.steps > c.warmup else 0.0
+            due += c.updates_per_step * c.environments if environments.steps > c.warmup else 0.0
             for _ in range(int(due)):
                 batch = replay.sample(online, generator)
                 if data is not None:
-                    rest = offline_steps(data, practice, base, start, c.batch_size // 2, generator)
+                    rest = offline_steps(data, environments, base, start, c.batch_size // 2, generator)
                     batch = batch.beside(rest)
                 values.append(learner.update(batch))
             due -= int(due)
             if progress and bar is not None:
                 progress.advance(bar)
     trace = {"reward": torch.stack(rewards), "value": torch.stack(values)}
-    return practised("rela", model, evidence, start, learner.z.detach(), c, practice.steps, trace)
+    return online_result("rela", model, evidence, start, learner.z.detach(), c, environments.steps, trace)
+
+
+def practise(problem: Problem, config: ReLAConfig) -> Adapted:
+    """ReLA from plain FB's latents."""
+    return rela_search(
+        problem.model,
+        problem.evidence,
+        problem.start,
+        problem.environment(),
+        problem.tasks,
+        config,
+        generator=problem.generator("rela"),
+        progress=problem.progress,
+    )
+
+
+# ReLA as circulated makes one update per environment step, 20 minutes per task on a CPU. This is a twentieth
+# of the updates at twenty times the rates.
+REDUCED = ReLAConfig(updates_per_step=0.05, batch_size=256, learning_rate=2e-3, critic_learning_rate=2e-3)
+RELA = Method(practise, REDUCED, uses="environment")

@@ -1,4 +1,4 @@
-"""Transitions to learn a residual critic from: those met while practising, and those of the data."""
+"""Transitions to learn a residual critic from: those met in the environment, and those of the data."""
 
 from dataclasses import dataclass, fields
 
@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from zol.adapt.critic import FrozenCritic
-from zol.adapt.practice import Practice
+from zol.adapt.environments import TaskEnvironments
 from zol.data import Dataset
 
 
@@ -59,16 +59,21 @@ class Replay:
 
 
 def offline_steps(
-    data: Dataset, practice: Practice, base: FrozenCritic, like: Tensor, n: int, generator: torch.Generator
+    data: Dataset,
+    environments: TaskEnvironments,
+    base: FrozenCritic,
+    like: Tensor,
+    n: int,
+    generator: torch.Generator,
 ) -> Steps:
     """``n`` transitions of the data per task, labelled with the tasks' own rewards."""
-    tasks = len(practice.tasks)
+    tasks = len(environments.tasks)
     batch = data.sample(n * tasks, generator)
 
     def shaped(values: Tensor) -> Tensor:
         return values.to(like.dtype).reshape(tasks, n, -1)
 
-    rewards = practice.rewards([batch.arrived(practice.world.layout)])[0]
+    rewards = environments.rewards([batch.arrived(environments.world.layout)])[0]
     next_obs = shaped(batch.next_obs)
     unseen = rewards.to(like.dtype) - base.predicted_reward(next_obs)
     return Steps(

@@ -4,88 +4,39 @@ For each latent z the ratio w_z of its occupancy to the data is read off the mod
 
     J(z)     = mean_i w_i(z) (r_i − r̄)                            off-policy return, rewards centred
     L(z)     = J(z) − λ_χ mean_i (w_i − 1)² − λ_z ‖Π(z) − Π(z0)‖²
-    z        ← Π( Adam(z, ∇L) ),        gradients through π_z and F, from cached start states
+    z        ← Π( Adam(z, ∇L) ),        gradients through Π, π_z and F, from cached start states
 
-is climbed for T steps; the z with the best L, of all that were scored, is returned. Everything is
-batched: rows are configurations × tasks, z is [C·T, d], and hyperparameters are tensors over rows, so a
-sweep is one run (zol.adapt.ascent) in which work that rows share is done once.
+is climbed for T steps; the z with the best L, of all that were scored, is returned. w is that of Π(z), so the
+search is one over directions: L does not depend on ‖z‖ (zol.adapt.ascent).
+
+Everything is batched: rows are configurations × tasks, z is [C·T, d], and hyperparameters are tensors over
+rows, so a sweep is one run in which work that rows share is done once.
 
 Defaults are the paper's. Its authors' code differs in places; those variants are options by name, and
-:data:`AUTHORS` collects them.
+:data:`~zol.adapt.zol_settings.AUTHORS` collects them.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from typing import Literal
+from dataclasses import dataclass, field
 
 import torch
-from pydantic import Field
+from rich.progress import Progress
 from torch import Tensor
 
 from zol import measure, prompt
-from zol.adapt.ascent import Search, climb
+from zol.adapt.ascent import Ascent, climb
+from zol.adapt.paper_settings import best_on_test_returns
+from zol.adapt.problem import Method, NoSettings, Problem
 from zol.adapt.result import Adapted
+from zol.adapt.zol_settings import AUTHORS, PER_ROW, ZOLConfig
 from zol.common.config import Config, ConfigError
 from zol.evidence import Evidence
 from zol.models.base import Model, identity
 from zol.models.learning import frozen
 
 
-class ZOLConfig(Config):
-    """Settings of the search. Numeric ones may differ between the rows of a sweep; named ones may not."""
-
-    learning_rate: float = Field(default=5e-4, gt=0)
-    """η of Adam"""
-    steps: int = Field(default=200, ge=0)
-    """T"""
-    chi_square: float = Field(default=0.001, ge=0)
-    """λ_χ, weight of the ratio-variance penalty"""
-    trust: float = Field(default=0.02, ge=0)
-    """λ_z, weight of the trust region around Π(z0)"""
-    clip: float = Field(default=100.0, gt=0)
-    """w_max, largest weight"""
-    grad_clip: float = Field(default=0.0, ge=0)
-    """clip the gradient of each latent to this norm; 0 leaves it as it is"""
-    patience: int = Field(default=0, ge=0)
-    """stop a row after this many steps without a better objective; 0 never stops early"""
-
-    centre_rewards: bool = True
-    """subtract the mean reward of the sample"""
-    shaping: measure.Shaping = "softplus"
-    """how ratios become positive (authors: exp)"""
-    sharpness: float = Field(default=1.0, gt=0)
-    """k of softplus and exp"""
-    clip_then_renormalise: bool = False
-    """divide by the mean again after clipping (authors)"""
-    self_normalised: bool = False
-    """J = Σwr/Σw instead of mean(wr) (authors)"""
-    trust_norm: Literal["squared", "mean"] = "squared"
-    """‖·‖², or its mean over d (authors): λ_z then weighs d times less"""
-    mu_states: Literal["start", "batch", "mix"] = "start"
-    """states that μ averages over: start states, sampled data (authors), or half of each"""
-    top_reward_share: float = Field(default=0.0, ge=0, le=1)
-    """add up to a quarter more μ states from this share of highest rewards (authors: 0.05 at times)"""
-
-
-AUTHORS = ZOLConfig(
-    learning_rate=3e-3,
-    steps=500,
-    chi_square=0.01,
-    trust=0.001,
-    clip=20.0,
-    patience=500,
-    shaping="exp",
-    clip_then_renormalise=True,
-    self_normalised=True,
-    trust_norm="mean",
-    mu_states="batch",
-)
-"""The defaults of the authors' public code, as far as they differ from the paper."""
-
-PER_ROW = ("learning_rate", "chi_square", "trust", "clip", "grad_clip", "steps", "patience")
-
-
-def zol(
+def zol_search(
     model: Model,
     evidence: Evidence,
     start: Tensor,
@@ -94,6 +45,7 @@ def zol(
     generator: torch.Generator | None = None,
     rows_at_once: int = 16,
     trace: bool = True,
+    progress: Progress | None = None,
 ) -> Adapted:
     """Adapt latents ``[T, d]`` (one per task of the evidence) under one or many configurations.
 
@@ -113,10 +65,10 @@ def zol(
     states = _mu_states(evidence, configs[0], generator)
     settings = {name: _per_row(configs, name, tasks, start) for name in PER_ROW}
 
-    def search(rows: Tensor, **changed: Tensor) -> Search:
+    def ascent(rows: Tensor, **changed: Tensor) -> Ascent:
         """The searches of some rows; row c·T + t is configuration c on task t."""
         t = rows % tasks
-        return Search(
+        return Ascent(
             model,
             features,
             evidence.rewards[t],
@@ -127,9 +79,9 @@ def zol(
         )
 
     with frozen(model) if isinstance(model, torch.nn.Module) else nullcontext():
-        z, told = _climb_all(search, settings, tasks, rows_at_once, trace)
+        z, told = _Paths(ascent, settings, tasks, trace, progress).climb_all(rows_at_once)
         every = torch.arange(len(z), device=start.device).split(rows_at_once)
-        scored = [search(part).score(z[part]) for part in every]
+        scored = [ascent(part).score(z[part]) for part in every]
     shape = (len(configs), tasks)
     scores = {name: torch.cat([s[name] for s in scored]).reshape(shape) for name in scored[0]}
     at_start = prompt.start_rewards(model, evidence.obs, evidence.rewards, evidence.starts).mean(-1)  # [T]
@@ -146,57 +98,72 @@ def zol(
     )
 
 
-def _climb_all(
-    search: Callable[..., Search],
-    settings: Mapping[str, Tensor],
-    tasks: int,
-    rows_at_once: int,
-    trace: bool,
-) -> tuple[Tensor, dict[str, Tensor]]:
-    """The best latent of every row ``[R, d]`` and the traces ``[steps, R]``; shared paths are climbed once.
+def score(model: Model, evidence: Evidence, z: Tensor) -> Adapted:
+    """Latents ``[T, d]`` as they are, with the ratio's estimate and diagnostics of each."""
+    return zol_search(model, evidence, z, ZOLConfig(steps=0, trust_region=0.0))
+
+
+@dataclass
+class _Paths:
+    """Climbs every row of a sweep; what rows share is climbed once.
 
     Rows that differ only in how far they go, or in a clip that turns out never to bite, follow the same path
     to the last bit. Each path is climbed to its longest row under its loosest clip; a row whose own clip
     would have bitten on the way waits for the next round.
     """
-    steps, clips = settings["steps"].tolist(), settings["clip"].tolist()
-    found: dict[int, Tensor] = {}
-    told: dict[str, dict[int, Tensor]] = {}
-    waiting = list(range(len(steps)))
-    while waiting:
-        paths = _paths(waiting, settings, tasks)
+
+    ascent: Callable[..., Ascent]
+    settings: Mapping[str, Tensor]
+    tasks: int
+    trace: bool
+    progress: Progress | None
+    found: dict[int, Tensor] = field(default_factory=dict)  # row → its best latent
+    told: dict[str, dict[int, Tensor]] = field(default_factory=dict)  # diagnostic → row → its trace
+
+    def climb_all(self, rows_at_once: int) -> tuple[Tensor, dict[str, Tensor]]:
+        """The best latent of every row ``[R, d]`` and the traces ``[steps, R]``."""
+        rows = range(len(self.settings["steps"]))
+        waiting = list(rows)
+        while waiting:
+            paths = self._grouped(waiting)
+            parts = [paths[begin : begin + rows_at_once] for begin in range(0, len(paths), rows_at_once)]
+            waiting = [row for part in parts for row in self._climb(part)]
+        length = max((len(values) for own in self.told.values() for values in own.values()), default=0)
+        traces = {
+            name: torch.stack([_padded(own[row], length) for row in rows], dim=1)
+            for name, own in self.told.items()
+        }
+        return torch.stack([self.found[row] for row in rows]), traces
+
+    def _grouped(self, rows: Sequence[int]) -> list[list[int]]:
+        """Rows grouped by what decides their path: the task and all settings but step count and clip."""
+        deciding = [
+            values.tolist() for name, values in self.settings.items() if name not in ("steps", "clip")
+        ]
+        paths: dict[tuple[float, ...], list[int]] = {}
+        for row in rows:
+            paths.setdefault((row % self.tasks, *(values[row] for values in deciding)), []).append(row)
+        return list(paths.values())
+
+    def _climb(self, paths: Sequence[Sequence[int]]) -> list[int]:
+        """Climb some paths as one batch; the rows that must be climbed again under their own clip."""
+        steps, clips = self.settings["steps"].tolist(), self.settings["clip"].tolist()
+        device = self.settings["clip"].device
+        leaders = [max(path, key=lambda row: clips[row]) for path in paths]
+        longest = torch.tensor([max(steps[row] for row in path) for path in paths], device=device)
+        ascent = self.ascent(torch.tensor(leaders, device=device), steps=longest)
+        stops = {steps[row] for path in paths for row in path}
+        snapshots, seen = climb(ascent, stops, self.trace, self.progress)
         waiting = []
-        for begin in range(0, len(paths), rows_at_once):
-            part = paths[begin : begin + rows_at_once]
-            device = settings["clip"].device
-            leaders = torch.tensor([max(path, key=lambda row: clips[row]) for path in part], device=device)
-            longest = torch.tensor([max(steps[row] for row in path) for path in part], device=device)
-            stops = {steps[row] for path in part for row in path}
-            snapshots, seen = climb(search(leaders, steps=longest), stops, trace)
-            for k, path in enumerate(part):
-                for row in path:
-                    snapshot = snapshots[steps[row]]
-                    if clips[row] < clips[leaders[k]] and float(snapshot.peak[k]) > clips[row]:
-                        waiting.append(row)
-                        continue
-                    found[row] = snapshot.z[k]
-                    for name, values in seen.items():
-                        told.setdefault(name, {})[row] = values[: steps[row] + 1, k]
-    length = max((len(values) for rows in told.values() for values in rows.values()), default=0)
-    traces = {
-        name: torch.stack([_padded(rows[row], length) for row in range(len(steps))], dim=1)
-        for name, rows in told.items()
-    }
-    return torch.stack([found[row] for row in range(len(steps))]), traces
-
-
-def _paths(rows: Sequence[int], settings: Mapping[str, Tensor], tasks: int) -> list[list[int]]:
-    """Rows grouped by what decides their path: the task and all settings but step count and clip."""
-    deciding = [values.tolist() for name, values in settings.items() if name not in ("steps", "clip")]
-    paths: dict[tuple[float, ...], list[int]] = {}
-    for row in rows:
-        paths.setdefault((row % tasks, *(values[row] for values in deciding)), []).append(row)
-    return list(paths.values())
+        for k, row in ((k, row) for k, path in enumerate(paths) for row in path):
+            snapshot = snapshots[steps[row]]
+            if clips[row] < clips[leaders[k]] and float(snapshot.peak[k]) > clips[row]:
+                waiting.append(row)
+                continue
+            self.found[row] = snapshot.z[k]
+            for name, values in seen.items():
+                self.told.setdefault(name, {})[row] = values[: steps[row] + 1, k]
+        return waiting
 
 
 def _padded(values: Tensor, length: int) -> Tensor:
@@ -205,7 +172,7 @@ def _padded(values: Tensor, length: int) -> Tensor:
 
 
 def _mu_states(evidence: Evidence, options: ZOLConfig, generator: torch.Generator | None) -> Tensor:
-    """States that μ averages over: ``[S, D]``, or ``[T, S, D]`` when high-reward states are added."""
+    """States that μ averages over: ``[S, D]``, or ``[T, S', D]`` when high-reward states are added."""
     count = len(evidence.starts)
     needs_draw = options.mu_states != "start" or options.top_reward_share > 0
     if needs_draw and generator is None:
@@ -219,8 +186,9 @@ def _mu_states(evidence: Evidence, options: ZOLConfig, generator: torch.Generato
         return states
     top = max(1, int(options.top_reward_share * len(evidence.obs)))
     best = evidence.rewards.topk(top, dim=-1).indices  # [T, top]
-    pick = torch.randint(top, (max(1, count // 4),), generator=generator)
-    extra = evidence.obs[best[:, pick]]  # [T, count/4, D]
+    # min(top, S/4) of them, each at most once: a state that is drawn twice adds nothing but its weight
+    pick = torch.randperm(top, generator=generator)[: max(1, count // 4)]
+    extra = evidence.obs[best[:, pick]]  # [T, min(top, S/4), D]
     return torch.cat([states.expand(len(best), -1, -1), extra], dim=1)
 
 
@@ -238,3 +206,52 @@ def _same_named_options(configs: Sequence[ZOLConfig]) -> None:
                     f"the rows of one sweep share '{key}', got {value!r} and {other[key]!r}: "
                     f"run them as two sweeps (rows may differ in {', '.join(PER_ROW)})"
                 )
+
+
+def search(problem: Problem, config: ZOLConfig) -> Adapted:
+    """ZOL from plain FB's latents, with the same settings for every task."""
+    generator = problem.generator("zol")
+    return zol_search(
+        problem.model,
+        problem.evidence,
+        problem.start,
+        config,
+        generator=generator,
+        progress=problem.progress,
+    )
+
+
+def search_as_in_paper(problem: Problem, settings: NoSettings) -> Adapted:
+    """ZOL with the paper's own settings of each domain and task."""
+    evidence, start = problem.evidence, problem.start
+    configs = {name: best_on_test_returns(problem.domain, name) for name in evidence.tasks}
+    found = [
+        zol_search(
+            problem.model,
+            evidence.only(name),
+            start[t : t + 1],
+            configs[name],
+            progress=problem.progress,
+        )
+        for t, name in enumerate(evidence.tasks)
+    ]
+    return Adapted(
+        z=torch.cat([one.z for one in found], dim=1),
+        start=torch.cat([one.start for one in found]),
+        method="zol-paper",
+        configs=({name: config.model_dump() for name, config in configs.items()},),
+        evidence=evidence,
+        model_identity=identity(problem.model),
+        estimate=torch.cat([one.estimate for one in found], dim=1),
+        diagnostics={
+            name: torch.cat([one.diagnostics[name] for one in found], dim=1) for name in found[0].diagnostics
+        },
+    )
+
+
+ON_THE_SPHERE = "the correction of ZOL's search, which stays on the sphere since (docs/zol.md)"
+"""What revision 2 of ZOL, and of every method that uses its latents, changed."""
+
+ZOL = Method(search, ZOLConfig(), revision=2, correction=ON_THE_SPHERE)
+ZOL_AUTHORS = Method(search, AUTHORS, revision=2, correction=ON_THE_SPHERE)
+ZOL_PAPER = Method(search_as_in_paper, NoSettings(), revision=2, correction=ON_THE_SPHERE)

@@ -1,1 +1,27 @@
-"""Benchmarks: published protocols, run the same way for every method."""
+"""Benchmarks: published protocols, run the same way for every method.
+
+To add one, describe it with :class:`~zol.bench.benchmark.Benchmark` and give it a line in :data:`BENCHMARKS`:
+``zol bench NAME`` runs it, and ``zol report`` shows its results.
+"""
+
+from typing import Any
+
+from zol.common.registry import Entry, Registry
+
+BENCHMARKS: Registry[Any] = Registry(
+    "benchmark",
+    "zol.benchmarks",
+    {
+        "exorl": Entry("zol.bench.exorl:EXORL", "16 control tasks: every method on every model, honestly"),
+        "unseen": Entry("zol.bench.unseen:UNSEEN", "the same on nine tasks that nothing was chosen on"),
+        "rehearsal": Entry(
+            "zol.bench.rehearsal:REHEARSAL", "the imagined search with one setting changed at a time"
+        ),
+        "ranking": Entry("zol.bench.ranking:RANKING", "which offline estimate of a latent can be trusted"),
+        "humenv": Entry("zol.bench.humenv:HUMENV", "45 HumEnv tasks: a model's own prompt against ZOL"),
+        "sweep": Entry("zol.bench.sweep:SWEEP", "the paper's 72 configurations, and as many random moves"),
+    },
+)
+"""name → :class:`~zol.bench.benchmark.Benchmark`"""
+
+__all__ = ["BENCHMARKS"]

@@ -12,15 +12,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from zol.bench import paper
-from zol.bench.results import BASELINE, baseline_shape, in_paper_order, stacked
-from zol.bench.sections import Section, signed
+from zol.adapt.paper_settings import GRID
+from zol.bench.results import BASELINE, baseline_shape, corrections, in_paper_order, revision_of, stacked
+from zol.bench.sections import ReportSection, signed
 from zol.bench.store import Result
 from zol.report import Array, Cells, Interval, bootstrap_all, number
 from zol.report.statistics import difference, method_average, relative
 
 SEARCH, CONTROL = "zol", "perturb"
-AS_FAR_AS = "as far as"  # in the configuration of a control: the search whose moves it copies in size
+AS_FAR_AS = "as_far_as"  # in the configuration of a control: the search whose moves it copies in size
 LABELS = {SEARCH: "zol", CONTROL: "random moves of zol's sizes"}
 
 
@@ -32,6 +32,7 @@ class Sweep:
     baseline: Array  # [runs, tasks, episodes]
     configs: Mapping[str, tuple[Mapping[str, float], ...]]  # method → settings of each row of its values
     values: Mapping[str, Array]  # method → [configurations, runs, tasks, episodes]
+    corrections: tuple[str, ...] = ()  # what was corrected since they were measured
 
 
 @dataclass(frozen=True)
@@ -53,15 +54,16 @@ def gather_sweeps(rows: Sequence[Result], notes: list[str]) -> dict[str, Sweep]:
             for r in rows
             if r.key.domain == domain
         }
-        values, configs = {}, {}
+        values, configs, shown = {}, {}, list[Result]()
         for method in (SEARCH, CONTROL):
-            own = sorted({key[1] for key in cells if key[0] == method})
+            own = newest(sorted({key[1] for key in cells if key[0] == method}))
             table = []
             for configuration in own:
                 found = [cells.get((method, configuration, m, t)) for m in models for t in tasks]
                 present = [row for row in found if row is not None]
                 if len(present) == len(found) and present:
                     table.append((configuration, stacked(present, len(models), len(tasks))))
+                    shown += present
             if len(table) < len(own):
                 notes.append(f"{method} on {domain}: {len(table)} of {len(own)} configurations are complete")
             if table:
@@ -70,8 +72,14 @@ def gather_sweeps(rows: Sequence[Result], notes: list[str]) -> dict[str, Sweep]:
         if SEARCH in values:
             first = [cells[BASELINE, "{}", m, t] for m in models for t in tasks]
             baseline = stacked(first, len(models), len(tasks))
-            sweeps[domain] = Sweep(tuple(tasks), baseline, configs, values)
+            sweeps[domain] = Sweep(tuple(tasks), baseline, configs, values, tuple(corrections(shown)))
     return sweeps
+
+
+def newest(configurations: Sequence[str]) -> list[str]:
+    """Those of the latest revision of their method: sweeps of before and after a correction do not mix."""
+    revisions = {text: revision_of(text) for text in configurations}
+    return [text for text in configurations if revisions[text] == max(revisions.values())]
 
 
 def settings(method: str, configuration: str) -> Mapping[str, float]:
@@ -146,7 +154,7 @@ def oracle_tasks(sweeps: Mapping[str, Sweep]) -> Cells:
 def curves(sweeps: Mapping[str, Sweep]) -> dict[str, list[Curve]]:
     """Hyperparameter → Δ to plain FB at each of its values, averaged over domains and all other settings."""
     found: dict[str, list[Curve]] = {}
-    for name in paper.GRID:
+    for name in GRID:
         values = tuple(sorted({config[name] for s in sweeps.values() for config in s.configs[SEARCH]}))
         if len(values) < 2:
             continue
@@ -175,7 +183,7 @@ def curve_table(found: Mapping[str, Sequence[Curve]]) -> Cells:
     return ["setting", "of", f"Δ {BASELINE} [95 %]"], rows
 
 
-def sweep_section(benchmark: str, sweeps: Mapping[str, Sweep], notes: Sequence[str]) -> Section:
+def sweep_section(benchmark: str, sweeps: Mapping[str, Sweep], notes: Sequence[str]) -> ReportSection:
     """Everything about a sweep but its figure."""
     slug = benchmark.replace(" ", "-").replace("=", "")
     shapes = "; ".join(
@@ -188,10 +196,14 @@ def sweep_section(benchmark: str, sweeps: Mapping[str, Sweep], notes: Sequence[s
         f"episodes: {shapes}. Intervals resample seeds and episodes after the choice, so those of oracle "
         "rows are too high and too narrow."
     )
+    for note in dict.fromkeys(note for sweep in sweeps.values() for note in sweep.corrections):
+        text += f"\n\n{note}"
     left_out = "".join(f"\n- {note}" for note in notes)
     tables = (
         (f"{slug}-choice", "What choosing by test returns buys", choice_table(sweeps)),
         (f"{slug}-oracle-tasks", "The same per task, mean returns", oracle_tasks(sweeps)),
         (f"{slug}-ablation", "Marginal effect of each setting", curve_table(curves(sweeps))),
     )
-    return Section(f"Sweep: {benchmark}", text + (f"\n\nLeft out:{left_out}" if left_out else ""), tables)
+    return ReportSection(
+        f"Sweep: {benchmark}", text + (f"\n\nLeft out:{left_out}" if left_out else ""), tables
+    )

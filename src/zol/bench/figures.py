@@ -2,16 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from zol.bench.results import BASELINE, Grid
+from zol.bench.ablation import Curve
+from zol.bench.results import BASELINE, PairedResults
 from zol.report import Interval, bootstrap_all
 from zol.report.statistics import difference
-
-if TYPE_CHECKING:
-    from zol.bench.ablation import Curve
 
 INK, GREY = "#222222", "#999999"
 
@@ -25,7 +23,7 @@ def _plot() -> Any:
     return plt
 
 
-def improvement_panels(grid: Grid, path: Path) -> Path:
+def improvement_panels(grid: PairedResults, path: Path) -> Path:
     """One panel per domain: Δ to plain FB of every method on every task, with paired intervals."""
     plt = _plot()
     methods = [name for name in grid.methods if name != BASELINE]
@@ -66,7 +64,7 @@ def _mark(axis: Any, interval: Interval, height: float, k: int, label: str | Non
     axis.plot(interval.value, height, shape, color=f"C{k % 10}", markersize=3.5, label=label)
 
 
-def ablation_curves(curves: Mapping[str, Sequence["Curve"]], path: Path) -> Path:
+def ablation_curves(curves: Mapping[str, Sequence[Curve]], path: Path) -> Path:
     """One panel per hyperparameter: Δ to plain FB against its value, averaged over all other settings."""
     plt = _plot()
     with plt.rc_context({"font.size": 9, "axes.titlesize": 10}):

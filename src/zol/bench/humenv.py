@@ -9,23 +9,27 @@ tracking  one latent per step from the motion's own frames, from its first state
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import torch
+from rich.console import Console
 from rich.progress import Progress
 from torch import Tensor
 
 from zol import prompt
-from zol.adapt.controls import perturbed, prompted
-from zol.adapt.result import Adapted
-from zol.adapt.zol import ZOLConfig, zol
+from zol.adapt import Adapted, ZOLConfig, perturbed, prompted, zol_search
+from zol.bench.benchmark import Benchmark
+from zol.checkpoint import load
+from zol.common.progress import progress_bar
 from zol.data import Dataset
-from zol.data.sources.humenv import Motion
+from zol.data.sources.humenv import Motion, read_buffer
 from zol.evidence import Evidence
 from zol.models.base import Model
-from zol.report import Scores
+from zol.report import Scores, per_task, summary, table
 from zol.rollout import evaluate
 from zol.schedule import Schedule, follow, hold
 from zol.tasks.humenv_metrics import goal_scores, tracking_scores
+from zol.worlds import make
 from zol.worlds.base import World, find_task
 
 STARTS = 256
@@ -59,7 +63,7 @@ def reward_benchmark(
     )
     evidence = replace(evidence, starts=starts)
     first = prompted(model, evidence, "weighted")
-    searched = zol(model, evidence, first.z[0], config)
+    searched = zol_search(model, evidence, first.z[0], config, progress=progress)
     moved = perturbed(model, evidence, first.z[0], searched.distance[0], generator)
     methods = {"weighted": first, "zol": searched, "perturb": moved}
     groups = []
@@ -118,3 +122,49 @@ def tracking_benchmark(
 
 def _stack(rows: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
     return {name: torch.stack([row[name] for row in rows]) for name in rows[0]}
+
+
+def humenv(
+    model: str,
+    buffer: Path,
+    tasks: tuple[str, ...] = (),
+    episodes: int = 50,
+    samples: int = 100_000,
+    seed: int = 0,
+    out: Path | None = None,
+) -> None:
+    """Compare a model's own prompt with ZOL on the 45 reward tasks of HumEnv.
+
+    Args:
+        model: checkpoint folder of a Meta Motivo model, or hf://facebook/metamotivo-S-1
+        buffer: inference buffer of that model (data/buffer_inference_500000.hdf5 in its repository)
+        tasks: names of some tasks; all 45 unless told
+        episodes: rollouts of each latent
+        samples: rows of the buffer that latents are computed from
+        seed: of samples and start states
+        out: where to save raw scores (.npz and .json)
+    """
+    world = make("humenv")
+    network = load(model).model
+    dataset = read_buffer(buffer, rows=samples, seed=seed)
+    with progress_bar() as progress:
+        scores, _ = reward_benchmark(
+            world,
+            network,
+            dataset,
+            tasks=tasks or None,
+            episodes=episodes,
+            samples=samples,
+            seed=seed,
+            progress=progress,
+        )
+    console = Console()
+    console.print(table(per_task(scores), title=f"HumEnv, mean return of {episodes} episodes"))
+    note = "one model: intervals cover start states, not pretraining seeds"
+    console.print(table(summary(scores, "weighted"), caption=note))
+    if out is not None:
+        scores.save(out)
+        console.print(f"raw scores: {out.with_suffix('.npz')}", highlight=False, soft_wrap=True)
+
+
+HUMENV = Benchmark(humenv, methods=("weighted", "zol", "perturb"))

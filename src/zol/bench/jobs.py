@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from zol.adapt.methods import find_method, solve
-from zol.bench.protocols import Protocol, Subject, open_subject
+from zol.adapt import find_method, solve
+from zol.bench.conditions import BenchedModel, Conditions, open_model
 from zol.bench.store import Key, Result, Store, canonical, now, stamp
 from zol.common.threads import one_torch_thread
 from zol.models.base import Latent
@@ -30,7 +30,7 @@ class MethodJob:
 
     checkpoint: str
     method: str
-    protocol: Protocol
+    conditions: Conditions
     keys: tuple[Key, ...]  # the cells it fills
     command: str | None = None
 
@@ -43,13 +43,13 @@ class MethodJob:
         """Adapt, then test."""
         method = find_method(self.method)
         with one_torch_thread():
-            subject = open_subject(self.checkpoint, self.protocol)
+            benched = open_model(self.checkpoint, self.conditions)
             # The world that a method may act in is not the one it is tested in: no state is carried over.
-            world = None if method.offline else _world(subject, threads)
+            world = None if method.offline else _world(benched, threads)
             began = time.perf_counter()
-            behaviour = solve(self.method, subject.problem(self.protocol, world))
+            behaviour = solve(self.method, benched.problem(world))
             seconds = time.perf_counter() - began
-            played = _test(subject, self.protocol, behaviour.found.latents(), threads, behaviour.policy)
+            played = _test(benched, self.conditions, behaviour.found.latents(), threads, behaviour.policy)
         found = behaviour.found
         steps = found.diagnostics.get("environment_steps")
         facts = stamp(self.command)
@@ -75,7 +75,7 @@ class LatentJob:
     """Test episodes of given latents. Cells that share a latent share its episodes."""
 
     checkpoint: str
-    protocol: Protocol
+    conditions: Conditions
     latents: tuple[Latent, ...]
     cells: tuple[tuple[Result, ...], ...]  # per latent: the cells it fills, still without returns
     part: str = ""
@@ -84,7 +84,7 @@ class LatentJob:
     @property
     def name(self) -> str:
         """What to call it."""
-        return f"{self.protocol.name} of {self.checkpoint}, {self.part}"
+        return f"{self.conditions.name} of {self.checkpoint}, {self.part}"
 
     @property
     def keys(self) -> tuple[Key, ...]:
@@ -94,8 +94,8 @@ class LatentJob:
     def run(self, threads: int) -> list[Result]:
         """Test."""
         with one_torch_thread():
-            subject = open_subject(self.checkpoint, self.protocol)
-            played = _test(subject, self.protocol, self.latents, threads)
+            benched = open_model(self.checkpoint, self.conditions)
+            played = _test(benched, self.conditions, self.latents, threads)
         facts, finished = stamp(self.command), now()
         return [
             replace(cell, returns=returns.double().numpy(), facts=facts, finished=finished)
@@ -108,34 +108,36 @@ AnyJob = MethodJob | LatentJob
 
 
 def plan(
-    subjects: Sequence[Subject], methods: Sequence[str], protocol: Protocol, command: str | None = None
+    models: Sequence[BenchedModel], methods: Sequence[str], conditions: Conditions, command: str | None = None
 ) -> list[MethodJob]:
     """One job per model and method, done or not; without a learned world, a model skips what needs one."""
     return [
-        MethodJob(subject.path, method, protocol, method_keys(subject, method, protocol), command)
-        for subject in subjects
+        MethodJob(benched.path, method, conditions, method_keys(benched, method, conditions), command)
+        for benched in models
         for method in methods
-        if subject.dynamics is not None or not find_method(method).rehearses
+        if benched.dynamics is not None or not find_method(method).needs_learned_world
     ]
 
 
-def method_keys(subject: Subject, method: str, protocol: Protocol) -> tuple[Key, ...]:
+def method_keys(benched: BenchedModel, method: str, conditions: Conditions) -> tuple[Key, ...]:
     """The cells that a method fills on a model, one per task."""
-    settings = canonical(find_method(method).settings)
-    return tuple(cell_key(subject, protocol, task, method, settings) for task in subject.evidence.tasks)
+    settings = canonical(find_method(method).key())
+    return tuple(cell_key(benched, conditions, task, method, settings) for task in benched.evidence.tasks)
 
 
-def cell_key(subject: Subject, protocol: Protocol, task: str, method: str, configuration: str) -> Key:
+def cell_key(
+    benched: BenchedModel, conditions: Conditions, task: str, method: str, configuration: str
+) -> Key:
     """The name of one cell."""
     return Key(
-        benchmark=protocol.benchmark,
-        domain=subject.domain,
+        benchmark=conditions.benchmark,
+        domain=benched.domain,
         task=task,
         method=method,
         configuration=configuration,
-        model=subject.identity,
-        pretraining_seed=subject.pretraining_seed,
-        evaluation_seed=protocol.evaluation_seed,
+        model=benched.identity,
+        pretraining_seed=benched.pretraining_seed,
+        evaluation_seed=conditions.evaluation_seed,
     )
 
 
@@ -164,26 +166,26 @@ def compare_again(store: Store, results: Sequence[Result]) -> list[Comparison]:
 
 
 def _test(
-    subject: Subject,
-    protocol: Protocol,
+    benched: BenchedModel,
+    conditions: Conditions,
     latents: Sequence[Latent],
     threads: int,
     policy: Callable[[Tensor], Tensor] | None = None,
 ) -> Rollouts:
     return evaluate(
-        _world(subject, threads),
-        subject.model,
+        _world(benched, threads),
+        benched.model,
         latents,
-        episodes=protocol.episodes,
-        generator=protocol.test_generator(),
-        steps=protocol.steps,
+        episodes=conditions.episodes,
+        generator=conditions.test_generator(),
+        steps=conditions.steps,
         policy=policy,
     )
 
 
-def _world(subject: Subject, threads: int) -> World:
-    """The subject's world; a simulator with threads of its own uses no more than its share of the cores."""
-    world = make(subject.domain)
+def _world(benched: BenchedModel, threads: int) -> World:
+    """The model's world; a simulator with threads of its own uses no more than its share of the cores."""
+    world = make(benched.domain)
     if world.threads is not None:
         world.threads = threads
     return world

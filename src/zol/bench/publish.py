@@ -13,7 +13,7 @@ from typing import Literal
 from zol.bench.ablation import curves, gather_sweeps, sweep_section
 from zol.bench.figures import ablation_curves, improvement_panels
 from zol.bench.results import gather, provenance_facts
-from zol.bench.sections import Section, benchmark_section
+from zol.bench.sections import ReportSection, benchmark_section
 from zol.bench.store import KEY, Result, Store, canonical
 from zol.common.errors import DataError
 from zol.common.files import write_bytes
@@ -59,7 +59,7 @@ def _benchmarks(rows: Sequence[Result]) -> list[str]:
     return sorted(names, key=lambda name: (name.startswith(SWEEP), name))
 
 
-def _section(store: Store, benchmark: str, out: Path) -> Section:
+def _section(store: Store, benchmark: str, out: Path) -> ReportSection:
     slug = benchmark.replace(" ", "-").replace("=", "")
     if not benchmark.startswith(SWEEP):
         grid = gather(store, benchmark)
@@ -71,11 +71,11 @@ def _section(store: Store, benchmark: str, out: Path) -> Section:
     notes: list[str] = []
     sweeps = gather_sweeps(store.results(benchmark=benchmark), notes)
     if not sweeps:
-        return Section(f"Sweep: {benchmark}", "not finished yet\n" + "\n".join(notes))
+        return ReportSection(f"Sweep: {benchmark}", "not finished yet\n" + "\n".join(notes))
     section = sweep_section(benchmark, sweeps, notes)
     picture = ablation_curves(curves(sweeps), out / f"{slug}-ablation.png")
     caption = "Each setting's effect, averaged over all others, with paired 95 % intervals"
-    return Section(section.title, section.text, section.tables, ((picture, caption),))
+    return ReportSection(section.title, section.text, section.tables, ((picture, caption),))
 
 
 def raw_cells(rows: Sequence[Result]) -> Cells:
@@ -103,7 +103,7 @@ def raw_cells(rows: Sequence[Result]) -> Cells:
     return header, sorted(lines)
 
 
-def markdown_page(sections: Sequence[Section], facts: dict[str, str]) -> str:
+def markdown_page(sections: Sequence[ReportSection], facts: dict[str, str]) -> str:
     """All tables on one page."""
     parts = [f"# {TITLE}\n", *(f"- {name}: {value}" for name, value in facts.items()), ""]
     for section in sections:
@@ -114,7 +114,7 @@ def markdown_page(sections: Sequence[Section], facts: dict[str, str]) -> str:
     return "\n".join(parts)
 
 
-def latex_page(sections: Sequence[Section], facts: dict[str, str]) -> str:
+def latex_page(sections: Sequence[ReportSection], facts: dict[str, str]) -> str:
     """All tables, to be included in a paper."""
     parts = [f"% {TITLE}", *(f"% {name}: {value}" for name, value in facts.items()), ""]
     for section in sections:
@@ -124,7 +124,7 @@ def latex_page(sections: Sequence[Section], facts: dict[str, str]) -> str:
     return "\n".join(parts)
 
 
-def html_page(sections: Sequence[Section], facts: dict[str, str]) -> str:
+def html_page(sections: Sequence[ReportSection], facts: dict[str, str]) -> str:
     """One self-contained page."""
     parts = []
     for section in sections:

@@ -18,13 +18,16 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
+import tyro
 from rich.console import Console
 from rich.progress import Progress
 from torch import Tensor
 
-from zol.adapt.gpi import candidate_latents
+from zol.adapt.candidates import candidate_latents
+from zol.adapt.paper_settings import TASKS
 from zol.adapt.problem import Problem
-from zol.bench.protocols import Protocol, open_subject
+from zol.bench.benchmark import Benchmark
+from zol.bench.conditions import Conditions, open_model
 from zol.bench.ranking_figure import draw
 from zol.common.errors import MissingExtra, ZolError
 from zol.common.progress import progress_bar
@@ -98,9 +101,8 @@ def _judge_model(
     name: str, episodes: int, seed: int, console: Console, progress: Progress
 ) -> tuple[list[Judgement], list[dict[str, object]]]:
     """The lines of one model, and a row for each of its latents."""
-    protocol = Protocol(seed=seed)
-    subject = open_subject(name, protocol)
-    world, problem = make(subject.domain), subject.problem(protocol, None)
+    subject = open_model(name, Conditions(seed=seed))
+    world, problem = make(subject.domain), subject.problem()
     latents = pool(problem)
     console.print(f"{name}: {latents.shape[1]} latents for each of {len(subject.evidence.tasks)} tasks")
     question = value_problem(problem)
@@ -226,3 +228,25 @@ def _write(path: Path, told: Mapping[str, object], rows: Sequence[Mapping[str, o
         writer = csv.DictWriter(stream, columns)
         writer.writeheader()
         writer.writerows(rows)
+
+
+def ranking(
+    models: tyro.conf.Positional[tuple[str, ...]],
+    episodes: int = 10,
+    out: Path = Path("results"),
+    seed: int = 0,
+) -> None:
+    """Compare every offline estimate of latents (zol.value) with what the latents truly earn.
+
+    Writes ranking.csv (one row per task and estimator), ranking_points.csv (every latent) and ranking.png.
+
+    Args:
+        models: checkpoint folders with a learned world, or names of the zoo
+        episodes: true episodes per latent
+        out: folder for the results
+        seed: of the pool of latents
+    """
+    run(models, episodes=episodes, out=out, seed=seed)
+
+
+RANKING = Benchmark(ranking, TASKS)

@@ -1,19 +1,20 @@
-"""From rows of the store to paired scores: one :class:`Grid` per benchmark.
+"""From rows of the store to paired scores: one :class:`PairedResults` per benchmark.
 
 Only what can be compared fairly gets in: a method is shown on a domain if it has been run on every task and
 every model that the baseline has been run on there. What is left out is said.
 """
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from zol.adapt.methods import METHODS
-from zol.bench import paper
+from zol.adapt import METHODS, find_method
+from zol.adapt.paper_settings import TASKS
+from zol.bench.benchmark import tasks_of
 from zol.bench.store import Result, Store
-from zol.bench.unseen import tasks_of
 from zol.common.errors import DataError
 from zol.report import Array, Scores
 
@@ -21,7 +22,7 @@ BASELINE = "fb"
 
 
 @dataclass(frozen=True)
-class Grid:
+class PairedResults:
     """Comparable results of one benchmark."""
 
     benchmark: str
@@ -32,8 +33,7 @@ class Grid:
     @property
     def methods(self) -> list[str]:
         """Methods that are complete on at least one domain, in the order of the method table."""
-        found = {name for scores in self.domains.values() for name in scores.methods}
-        return [*(name for name in METHODS if name in found), *sorted(found - set(METHODS))]
+        return _in_order(name for scores in self.domains.values() for name in scores.methods)
 
     def everywhere(self, method: str) -> bool:
         """Whether the method is complete on all domains, so that it has an average over them."""
@@ -49,10 +49,10 @@ class Grid:
 
 def in_paper_order(domains: Sequence[str]) -> list[str]:
     """Domains as the paper lists them, others after them."""
-    return sorted(domains, key=lambda d: (list(paper.TASKS).index(d) if d in paper.TASKS else 99, d))
+    return sorted(domains, key=lambda d: (list(TASKS).index(d) if d in TASKS else 99, d))
 
 
-def gather(store: Store, benchmark: str) -> Grid:
+def gather(store: Store, benchmark: str) -> PairedResults:
     """All comparable results of a benchmark."""
     rows = store.results(benchmark=benchmark)
     if not rows:
@@ -80,7 +80,7 @@ def gather(store: Store, benchmark: str) -> Grid:
         raise DataError(
             f"'{benchmark}' has no finished cells of {BASELINE}, which everything is compared with"
         )
-    return Grid(benchmark, domains, cells, tuple(notes))
+    return PairedResults(benchmark, domains, cells, tuple(notes))
 
 
 def baseline_shape(rows: Sequence[Result], domain: str, notes: list[str]) -> tuple[list[str], list[str]]:
@@ -103,6 +103,30 @@ def stacked(rows: Sequence[Result], runs: int, tasks: int) -> Array:
     if len(lengths) > 1:
         raise DataError(f"cells of one benchmark have {sorted(lengths)} episodes: they cannot be paired")
     return np.stack([row.returns for row in rows]).reshape(runs, tasks, -1)
+
+
+def revision_of(configuration: str) -> int:
+    """The revision of a method that a stored configuration names; 1 where it names none."""
+    return int(json.loads(configuration).get("revision", 1))
+
+
+def corrections(rows: Iterable[Result]) -> list[str]:
+    """One sentence per correction that came after some of these results: they must not pass for new ones."""
+    outdated: dict[str, set[str]] = {}
+    for row in rows:
+        method = find_method(row.key.method)
+        if revision_of(row.key.configuration) < method.revision:
+            outdated.setdefault(method.correction, set()).add(row.key.method.split()[0])
+    return [
+        f"Measured before {correction}, and not measured again yet: {', '.join(_in_order(names))}."
+        for correction, names in outdated.items()
+    ]
+
+
+def _in_order(names: Iterable[str]) -> list[str]:
+    """Names of methods in the order of the registry, those it does not have after them."""
+    found = set(names)
+    return [*(name for name in METHODS if name in found), *sorted(found - set(METHODS))]
 
 
 def provenance_facts(rows: Sequence[Result]) -> dict[str, Any]:

@@ -1,15 +1,75 @@
-"""Running a grid of jobs into a store, and running stored cells once more to see whether they hold."""
+"""Running methods on models into a store, and running stored cells once more to see whether they hold."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
 from rich.console import Console
 
 from zol import report
+from zol.adapt import find_method
+from zol.bench.benchmark import Benchmark
+from zol.bench.conditions import Conditions, open_model
 from zol.bench.executor import Job, run_jobs
-from zol.bench.jobs import AnyJob, Comparison, compare_again, unfinished
+from zol.bench.jobs import AnyJob, Comparison, compare_again, plan, unfinished
+from zol.bench.results import BASELINE, gather
+from zol.bench.sections import verdict
 from zol.bench.store import Result, Store
 from zol.common.errors import ZolError
 from zol.common.progress import progress_bar
+from zol.common.provenance import command
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How methods are tested on models, and where the results go."""
+
+    store: Path = Path("results/store.sqlite")
+    """file of results, created if need be"""
+    episodes: int = 100
+    """paired test episodes per task"""
+    steps: int | None = None
+    """length of an episode; the world's own unless told"""
+    seed: int = 0
+    """of what is random in methods; start states of test episodes have a seed of their own"""
+    workers: int | None = None
+    """local processes; as many as cores unless told"""
+    ray: str | None = None
+    """address of a Ray cluster to run on instead (auto: the one on this machine)"""
+    verify: bool = False
+    """run cells that are in the store once more and say whether they reproduce bit for bit"""
+
+
+def run_methods(
+    name: str, benchmark: Benchmark, models: Sequence[Path], methods: Sequence[str], options: RunOptions
+) -> None:
+    """Methods (the benchmark's own unless given) on models into a store, or once more to verify it."""
+    console = Console()
+    if not models:
+        raise ZolError("no model to test: give checkpoint folders (zol train writes them)")
+    methods = methods or benchmark.methods
+    for method in methods:
+        find_method(method)
+    conditions = Conditions(name=name, episodes=options.episodes, steps=options.steps, seed=options.seed)
+    benched = [open_model(path, conditions) for path in models]
+    for model in benched:
+        if model.unrewarded:
+            note = f"{model.path}: no reward in its sample, left out: {', '.join(model.unrewarded)}"
+            console.print(note, soft_wrap=True)
+    results = Store(options.store)
+    jobs = plan(benched, methods, conditions, command())
+    if options.verify:
+        verify_grid(jobs, results, console, workers=options.workers, ray=options.ray)
+        return
+    todo = [job for job in jobs if unfinished(results, job)]
+    console.print(f"{len(jobs) - len(todo)} of {len(jobs)} jobs are done already", soft_wrap=True)
+    run_grid(todo, results, workers=options.workers, ray=options.ray)
+    if any(row.key.method == BASELINE for row in results.results(benchmark=conditions.benchmark)):
+        cells = verdict(gather(results, conditions.benchmark), methods)
+        console.print(report.table(cells, f"{conditions.benchmark}: everything in the store so far"))
+    console.print(
+        f"{len(results)} cells are in {options.store}; zol report {options.store} shows them", soft_wrap=True
+    )
 
 
 def run_grid(

@@ -1,12 +1,13 @@
 """The tables of a benchmark report, as cells that any renderer can print."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from zol.adapt.methods import find_method
-from zol.bench.results import BASELINE, Grid
+from zol.adapt import method_summary
+from zol.bench.results import BASELINE, PairedResults, corrections
 from zol.report import Cells, Interval, bootstrap_all, number
 from zol.report.statistics import (
     average,
@@ -19,7 +20,7 @@ from zol.report.statistics import (
 
 
 @dataclass(frozen=True)
-class Section:
+class ReportSection:
     """A heading with what belongs under it."""
 
     title: str
@@ -37,7 +38,7 @@ def signed(interval: Interval, unit: str = "") -> str:
     return f"{value}{unit} [{low}, {high}]"
 
 
-def comparison(grid: Grid, domains: list[str]) -> Cells:
+def comparison(grid: PairedResults, domains: list[str]) -> Cells:
     """One row per method: average return and how it compares with the baseline."""
     header = ["method", "uses", "env. steps", "adapt s", "mean [95 %]"]
     header += [f"Δ {BASELINE} [95 %]", "Δ % [95 %]", "IQM", "P(better) [95 %]"]
@@ -72,7 +73,21 @@ def comparison(grid: Grid, domains: list[str]) -> Cells:
     return header, rows
 
 
-def task_table(grid: Grid) -> Cells:
+def verdict(grid: PairedResults, methods: Sequence[str]) -> Cells:
+    """In short, what some methods earn, one row per domain and method, and how that compares."""
+    rows = []
+    for domain, scores in grid.domains.items():
+        for method in (name for name in grid.methods if name in {BASELINE, *methods}):
+            if method not in scores.values:
+                continue
+            statistics = {"mean": method_average, "difference": difference}
+            own = bootstrap_all(grid.pairs(method, [domain]), statistics, resamples=500)
+            compared = "" if method == BASELINE else signed(own["difference"])
+            rows.append([domain, method, str(own["mean"]), compared])
+    return ["domain", "method", "mean [95 %]", f"Δ {BASELINE} [95 %]"], rows
+
+
+def task_table(grid: PairedResults) -> Cells:
     """One row per task, one column per method, plain means; then the averages."""
     methods = grid.methods
     rows = []
@@ -89,7 +104,7 @@ def task_table(grid: Grid) -> Cells:
     return ["task", *methods], [*rows, ["average over domains", *averages]]
 
 
-def seed_table(grid: Grid) -> Cells:
+def seed_table(grid: PairedResults) -> Cells:
     """Means over tasks of every pretraining seed: what single models do."""
     rows = []
     for domain, scores in grid.domains.items():
@@ -100,7 +115,7 @@ def seed_table(grid: Grid) -> Cells:
     return ["model", *grid.methods], rows
 
 
-def coverage(grid: Grid) -> str:
+def coverage(grid: PairedResults) -> str:
     """What the intervals cover, in words."""
     parts = []
     for domain, scores in grid.domains.items():
@@ -125,7 +140,7 @@ def coverage(grid: Grid) -> str:
     return text
 
 
-def benchmark_section(grid: Grid, figures: tuple[tuple[Path, str], ...]) -> Section:
+def benchmark_section(grid: PairedResults, figures: tuple[tuple[Path, str], ...]) -> ReportSection:
     """Everything about one benchmark."""
     slug = grid.benchmark.replace(" ", "-").replace("=", "")
     domains = list(grid.domains)
@@ -135,7 +150,9 @@ def benchmark_section(grid: Grid, figures: tuple[tuple[Path, str], ...]) -> Sect
     tables += [(f"{slug}-{domain}", domain, comparison(grid, [domain])) for domain in domains]
     if any(scores.runs > 1 for scores in grid.domains.values()):
         tables.append((f"{slug}-seeds", "Mean over tasks, per model", seed_table(grid)))
-    methods = "\n".join(f"- {name}: {find_method(name).summary}" for name in grid.methods)
+    methods = "\n".join(f"- {name}: {method_summary(name)}" for name in grid.methods)
     left_out = "".join(f"\n- {note}" for note in grid.notes)
-    text = coverage(grid) + "\n\n" + methods + (f"\n\nLeft out:{left_out}" if left_out else "")
-    return Section(f"Benchmark: {grid.benchmark}", text, tuple(tables), figures)
+    shown = [row for rows in grid.cells.values() for row in rows]
+    text = coverage(grid) + "".join(f"\n\n{note}" for note in corrections(shown))
+    text += "\n\n" + methods + (f"\n\nLeft out:{left_out}" if left_out else "")
+    return ReportSection(f"Benchmark: {grid.benchmark}", text, tuple(tables), figures)

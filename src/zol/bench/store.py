@@ -4,6 +4,9 @@ A cell is named by everything that decides its numbers: benchmark (with its sett
 configuration, weights of the model, pretraining seed, evaluation seed. The database keeps that name unique: a
 cell that is there already is left as it is, so that work which was done twice, by two processes or after a
 crash, never counts twice. Rows of one job appear together or not at all.
+
+Settings are part of a cell's name. When a setting is renamed, stores of earlier versions are brought up to
+date as they are opened (:data:`RENAMED`), so that old and new results of the same settings stay one cell.
 """
 
 import json
@@ -21,7 +24,20 @@ from numpy.typing import NDArray
 from zol.common import provenance
 from zol.common.errors import DataError
 
-SCHEMA = 1
+SCHEMA = 2
+# Since format 2: methods whose name begins so, and what their settings and diagnostics are called now.
+RENAMED: dict[str, dict[str, str]] = {
+    "rehearse": {
+        "worth": "min_gain",
+        "trust": "min_correlation",
+        "trust_prompts": "min_correlation_prompts",
+        "miss": "max_one_step_error",
+        "strangers": "random_latents",
+        "trusted": "correlation",
+        "missed": "one_step_error",
+    },
+    "": {"trust": "trust_region", "trust_norm": "trust_region_norm", "as far as": "as_far_as"},
+}
 UNKNOWN_SEED = -1  # a model that does not say how it was trained; its weights still tell it apart
 WAIT = 60.0  # seconds for another process to finish writing
 
@@ -106,13 +122,15 @@ class Store:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with self._connected() as database:
                 (version,) = database.execute("pragma user_version").fetchone()
-                if version not in (0, SCHEMA):
+                if not 0 <= version <= SCHEMA:
                     raise DataError(f"{path} has format {version}, this zol reads {SCHEMA}: update it")
                 # Readers go on while one process writes, and a kill never leaves half a transaction behind.
                 database.execute("pragma journal_mode = wal")
                 if version == 0:  # a store that is only read keeps its bytes: people keep them under git
                     database.execute(CREATE)
                     database.execute(f"pragma user_version = {SCHEMA}")
+                elif version < SCHEMA:
+                    _bring_up_to_date(database)
         except (sqlite3.DatabaseError, OSError) as error:
             raise DataError(f"{path} is not a result store that can be opened: {error}") from error
 
@@ -163,6 +181,34 @@ class Store:
         # A connection per call: none is ever carried into another process or thread.
         with closing(sqlite3.connect(self.path, timeout=WAIT)) as database, database:
             yield database
+
+
+def renamed(method: str, value: Any) -> Any:
+    """Settings or diagnostics of a method of format 1, nested or not, under their names of today."""
+    names = next(names for prefix, names in RENAMED.items() if method.startswith(prefix))
+    if not isinstance(value, dict):
+        return value
+    return {names.get(name, name): renamed(method, inner) for name, inner in value.items()}
+
+
+def renamed_method(method: str) -> str:
+    """A method's name of format 1, which may carry settings, ``rehearse worth=0.0``."""
+    base, *changes = method.split(" ")
+    parts = (change.partition("=") for change in changes)
+    return " ".join([base, *(f"{next(iter(renamed(base, {name: 0})))}={value}" for name, _, value in parts)])
+
+
+def _bring_up_to_date(database: sqlite3.Connection) -> None:
+    """From format 1, in one transaction (the caller's): all rows or none."""
+    columns = ("configuration", "diagnostics", "chosen")
+    rows = database.execute(f"select rowid, method, {', '.join(columns)} from results").fetchall()
+    for number, method, *texts in rows:
+        updated = [canonical(renamed(method, json.loads(text))) for text in texts]
+        database.execute(
+            f"update results set method = ?, {', '.join(f'{name} = ?' for name in columns)} where rowid = ?",
+            (renamed_method(method), *updated, number),
+        )
+    database.execute(f"pragma user_version = {SCHEMA}")
 
 
 def _to_row(result: Result) -> dict[str, Any]:

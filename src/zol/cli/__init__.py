@@ -11,7 +11,10 @@ import traceback
 from importlib import import_module
 from typing import NoReturn
 
+from zol.bench import BENCHMARKS
 from zol.common.errors import ZolError, unknown_name
+
+BENCH = "zol.bench:BENCHMARKS"  # commands that a registry holds
 
 # name: (where, what it does in one line)
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -30,23 +33,16 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "train fb": ("zol.cli.train:fb", "pretrain forward–backward representations, resumable"),
     "train dynamics": ("zol.cli.train:dynamics", "a learned world for a checkpoint, to rehearse latents in"),
     "train show": ("zol.cli.train_show:show", "the learning curve of a run: returns and health"),
-    "adapt": ("zol.cli.adapt:adapt", "find the latent for a task, offline, from a checkpoint alone"),
+    "adapt": ("zol.cli.adapt:command", "find the latent for a task, offline, from a checkpoint alone"),
     "zoo list": ("zol.cli.zoo:list_", "the pretrained models that come with zol"),
     "zoo pack": ("zol.cli.zoo:pack", "a checkpoint with what test time needs, and no more"),
-    "bench exorl": ("zol.cli.bench_exorl:exorl", "16 control tasks: every method on every model, honestly"),
-    "bench unseen": ("zol.cli.bench_unseen:unseen", "the same on nine tasks that nothing was chosen on"),
-    "bench rehearsal": (
-        "zol.cli.bench_rehearsal:rehearsal",
-        "the imagined search with one setting changed at a time",
-    ),
-    "bench ranking": ("zol.cli.bench_ranking:ranking", "which offline estimate of a latent can be trusted"),
-    "bench humenv": ("zol.cli.bench_humenv:humenv", "45 HumEnv tasks: a model's own prompt against ZOL"),
-    "sweep": ("zol.cli.sweep:sweep", "the paper's 72 configurations, and as many random moves"),
+    **{f"bench {name}": (BENCH, summary) for name, summary in BENCHMARKS.summaries().items()},
+    "sweep": ("zol.bench.sweep:sweep", "the same as bench sweep"),
     "report": ("zol.cli.report:report", "tables and figures of a result store"),
     "export": ("zol.cli.export:export", "the actor as ONNX, with latents and a contract, for a robot"),
 }
 # Commands whose defaults depend on what is asked for: their function takes the words and makes the command.
-SHAPED_BY_WORDS = {"train fb"}
+SHAPED_BY_WORDS = {"train fb", "adapt"}
 
 
 # Exit codes beside 0: 1 a reader went away, 2 something is wrong with the command or its input,
@@ -112,6 +108,8 @@ def _run(words: list[str]) -> None:
 
             module, function = COMMANDS[name][0].split(":")
             command = getattr(import_module(module), function)
+            if COMMANDS[name][0] == BENCH:
+                command = command[words[1]].run
             tyro.cli(
                 command(words[depth:]) if name in SHAPED_BY_WORDS else command,
                 prog=f"zol {name}",

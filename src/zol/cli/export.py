@@ -17,19 +17,18 @@ def export(
     """Write a model's actor as ONNX, with its latents and a contract.
 
     Args:
-        model: checkpoint folder (ours, Meta Motivo's, td_jepa's or BFM-Zero's) or hf://org/name
+        model: name of the zoo, checkpoint folder (ours, Meta Motivo's, td_jepa's or BFM-Zero's) or hf://org/name
         out: folder to write policy.onnx, latents.json and contract.json to
         latents: latent files that zol adapt --out wrote
         fixed: bake every latent into a graph of its own instead of taking z as an input
         rate: control rate in Hz that the model was trained at, for the contract
         discount: of a model that does not record it
     """
-    from zol.checkpoint import load
-    from zol.export import export as write
-    from zol.models.base import Latent
+    from zol import session
 
-    network = load(model, discount=discount).model
-    result = write(network, out, [Latent.load(path) for path in latents], fixed=fixed, rate=rate)
+    agent = session.load(model, discount=discount)
+    skills = [agent.skill(path) for path in latents]
+    result = agent.export(out, skills, fixed=fixed, rate=rate)
     console = Console()
     for graph in result.graphs:
         console.print(f"wrote {result.folder / graph}", highlight=False, soft_wrap=True)

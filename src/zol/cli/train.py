@@ -151,8 +151,8 @@ def _train(
     test = None
     if world is not None:
         test = ReturnTest(world, model, dataset, episodes=episodes, seed=training.seed)
-        if test.silent:
-            console.print(f"not tested, because the sample holds no reward: {', '.join(test.silent)}")
+        if test.unrewarded:
+            console.print(f"not tested, because the sample holds no reward: {', '.join(test.unrewarded)}")
         test = test if test.evidence.tasks else None
     learner = FBLearner(model, autocast=training.autocast, compiled=training.compiled)
     pretrain(learner, dataset, training, out, facts=facts, on_eval=test)

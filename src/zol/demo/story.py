@@ -18,7 +18,7 @@ from rich.progress import Progress
 from torch import Tensor
 
 from zol import report, rollout
-from zol.adapt import Adapted, ZOLConfig, perturbed, prompted, zol
+from zol.adapt import Adapted, ZOLConfig, perturbed, prompted, zol_search
 from zol.collect.donut import collect
 from zol.common import files, provenance
 from zol.common.config import Config
@@ -147,8 +147,8 @@ def _pretrain(config: DemoConfig, dataset: Dataset, out: Path, progress: Progres
 def _adapt(model: FB, evidence: Evidence, seed: int) -> dict[str, Adapted]:
     """All methods, with settings fixed in advance."""
     plain = prompted(model, evidence)
-    searched = zol(model, evidence, plain.z[0])
-    harder = zol(model, evidence, plain.z[0], ZOLConfig(learning_rate=0.02, trust=0.001))
+    searched = zol_search(model, evidence, plain.z[0])
+    harder = zol_search(model, evidence, plain.z[0], ZOLConfig(learning_rate=0.02, trust_region=0.001))
     generator = torch.Generator().manual_seed(seed + 2)
     return {
         "fb": plain,

@@ -13,7 +13,6 @@ from zol.adapt import prompted
 from zol.checkpoint import AnyModel
 from zol.data import Dataset
 from zol.evidence import Evidence
-from zol.fields import States
 from zol.rollout import evaluate, random_returns
 from zol.train import prompt_sample
 from zol.worlds.base import World
@@ -26,10 +25,9 @@ class ReturnTest:
         self, world: World, model: AnyModel, dataset: Dataset, *, episodes: int, seed: int = 0
     ) -> None:
         sample = prompt_sample(dataset, seed)
-        states = States(sample["obs"], world.layout, sample["action"], sample.get("physics"))
-        labelled = Evidence.label(states, world.tasks, sample["starts"][:256], dataset.fingerprint())
-        # silent: tasks without any reward in the sample, for which no latent can be asked
-        self.evidence, self.silent = labelled.audible()
+        labelled = Evidence.from_sample(sample, world.layout, world.tasks, data=dataset.fingerprint())
+        # unrewarded: tasks without any reward in the sample, for which no latent can be asked
+        self.evidence, self.unrewarded = labelled.rewarded_tasks()
         self.world, self.model, self.episodes, self.seed = world, model, episodes, seed
 
     def __call__(self, step: int) -> dict[str, float]:

@@ -1,33 +1,34 @@
-"""What is measured: domains, tasks, episodes and seeds of a benchmark, and the models it is run on.
+"""What is measured and how: tasks, episodes and seeds of a benchmark, and the models it is run on.
 
 ExORL, as in the paper: 4 domains × 4 tasks, returns of 100 episodes of 1000 steps. Beyond the paper: all
 methods start their test episodes from the same states, which no method ever sees.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 from pydantic import Field
 
-from zol import checkpoint
+from zol import session
 from zol.adapt.problem import Problem
+from zol.bench.benchmark import tasks_of
 from zol.bench.store import UNKNOWN_SEED
-from zol.bench.unseen import tasks_of
-from zol.checkpoint import zoo
 from zol.common.config import Config
 from zol.common.errors import CheckpointError
 from zol.evidence import Evidence
 from zol.imagination.learned_world import LearnedWorld
 from zol.models.base import Model, identity
-from zol.worlds import ALIASES, find_task, make
 from zol.worlds.base import World
 
 EVALUATION_SEED = 2602_01962  # of the start states of test episodes; used for nothing else
 
 
-class Protocol(Config):
-    """A benchmark. Its name carries every setting that is not the default, so that results never mix."""
+class Conditions(Config):
+    """Under which a benchmark is run.
+
+    Their name carries every setting that is not the default, so that results never mix.
+    """
 
     name: str = "exorl"
     """of the benchmark"""
@@ -47,7 +48,7 @@ class Protocol(Config):
         """The name under which results are stored."""
         own = self.model_dump(exclude={"name", "evaluation_seed"})
         changed = [
-            f"{name}={value}" for name, value in own.items() if value != Protocol.model_fields[name].default
+            f"{name}={value}" for name, value in own.items() if value != Conditions.model_fields[name].default
         ]
         return " ".join([self.name, *changed])
 
@@ -67,61 +68,54 @@ class Protocol(Config):
 
 
 @dataclass(frozen=True)
-class Subject:
-    """A model under test: its checkpoint, opened and labelled with the tasks of its domain."""
+class BenchedModel:
+    """A model under test: its checkpoint, opened and labelled with the benchmark's tasks of its domain."""
 
     path: str
-    domain: str
-    model: Model
-    evidence: Evidence
-    silent: tuple[str, ...]  # tasks without any reward in the sample, which nothing offline can serve
+    without_world: Problem  # without a world to act in
+    unrewarded: tuple[str, ...]  # tasks without any reward in the sample, which nothing offline can serve
     pretraining_seed: int
-    dynamics: LearnedWorld | None
+
+    @property
+    def domain(self) -> str:
+        """Name of its world."""
+        return self.without_world.domain
+
+    @property
+    def model(self) -> Model:
+        """The network."""
+        return self.without_world.model
+
+    @property
+    def evidence(self) -> Evidence:
+        """What methods see."""
+        return self.without_world.evidence
+
+    @property
+    def dynamics(self) -> LearnedWorld | None:
+        """Its learned world, if it has one."""
+        return self.without_world.dynamics
 
     @property
     def identity(self) -> str:
         """Hash of its weights."""
         return identity(self.model)
 
-    def problem(self, protocol: Protocol, world: World | None) -> Problem:
-        """The problem that methods are given."""
-        home = make(self.domain)
-        tasks = {name: find_task(home, name) for name in self.evidence.tasks}
-        return Problem(
-            model=self.model,
-            evidence=self.evidence,
-            domain=self.domain,
-            tasks=tasks,
-            layout=home.layout,
-            world=world,
-            dynamics=self.dynamics,
-            seed=protocol.seed,
-        )
+    def problem(self, world: World | None = None) -> Problem:
+        """The problem that methods are given; ``world`` is for those that act while they adapt."""
+        return replace(self.without_world, world=world)
 
 
-def open_subject(path: str | Path, protocol: Protocol) -> Subject:
+def open_model(path: str | Path, conditions: Conditions) -> BenchedModel:
     """Load a checkpoint and label the states that travel with it."""
-    path = zoo.find(path)
-    loaded = checkpoint.load(path)
-    name = str(loaded.facts.get("world", ""))
-    domain = ALIASES.get(name, name)
-    if not domain:
+    agent = session.load(path)
+    if agent.world is None:
         raise CheckpointError(f"{path} does not name its world, so the benchmark cannot know its tasks")
-    wanted = protocol.tasks(domain)
-    world = make(domain)
-    labelled = Evidence.label(
-        loaded.sample(world.layout),
-        [find_task(world, task) for task in wanted],
-        loaded.prompt["starts"][: protocol.starts],
-        str(loaded.facts.get("data", "")),
-    )
-    evidence, silent = labelled.audible()
-    return Subject(
-        path=str(path),
-        domain=domain,
-        model=loaded.model,
-        evidence=evidence,
-        silent=tuple(silent),
-        pretraining_seed=int(loaded.facts.get("seed", UNKNOWN_SEED)),
-        dynamics=loaded.dynamics,
+    wanted = conditions.tasks(agent.world.name)
+    problem = agent.problem(wanted, starts=conditions.starts, seed=conditions.seed)
+    return BenchedModel(
+        path=agent.path,
+        without_world=problem,
+        unrewarded=tuple(name for name in wanted if name not in problem.evidence.tasks),
+        pretraining_seed=int(agent.facts.get("seed", UNKNOWN_SEED)),
     )

@@ -7,7 +7,7 @@ of test episodes, so whoever uses them has looked at the test: they are here to 
 from itertools import product
 from typing import Any
 
-from zol.adapt.zol import ZOLConfig
+from zol.adapt.zol_settings import ZOLConfig
 from zol.common.errors import ZolError
 
 TASKS: dict[str, tuple[str, ...]] = {
@@ -42,7 +42,7 @@ GRID: dict[str, tuple[Any, ...]] = {
     "learning_rate": (5e-4, 1e-4),
     "steps": (100, 200),
     "chi_square": (0.0, 0.001, 0.005),
-    "trust": (0.0, 0.02, 0.05),
+    "trust_region": (0.0, 0.02, 0.05),
     "clip": (50.0, 100.0),
 }
 """The full-factorial sweep of the paper: 2 · 2 · 3 · 3 · 2 = 72 configurations."""
@@ -53,8 +53,8 @@ def best_on_test_returns(domain: str, task: str) -> ZOLConfig:
     if (domain, task) not in BEST:
         known = ", ".join(name for owner, name in BEST if owner == domain) or "no task of that world"
         raise ZolError(f"the paper has no settings for task '{task}' of {domain}; it has {known}")
-    eta, steps, chi, trust, clip = BEST[domain, task]
-    return ZOLConfig(learning_rate=eta, steps=steps, chi_square=chi, trust=trust, clip=clip)
+    eta, steps, chi, trust_region, clip = BEST[domain, task]
+    return ZOLConfig(learning_rate=eta, steps=steps, chi_square=chi, trust_region=trust_region, clip=clip)
 
 
 def sweep_configs() -> list[ZOLConfig]:

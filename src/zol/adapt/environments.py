@@ -1,7 +1,7 @@
-"""Practising in the world: T tasks × k environments as one batch, and every step counted.
+"""Acting in the world while adapting: T tasks × k environments as one batch, and every step counted.
 
 Methods that use the environment begin in start states of the world's own distribution, drawn from a stream
-of their own: even a caller who seeds practice and test alike does not practise on the test's start states.
+of their own: even a caller who seeds adaptation and test alike does not adapt on the test's start states.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,8 +10,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from zol.adapt.controls import score
 from zol.adapt.result import Adapted
+from zol.adapt.zol import score
 from zol.common.config import Config, ConfigError
 from zol.evidence import Evidence
 from zol.fields import States
@@ -21,8 +21,8 @@ from zol.tasks.grouped import grouped_rewards, stacked
 from zol.worlds.base import World
 
 
-class Practice:
-    """A world whose environments are grouped by task, ``[T, k]``."""
+class TaskEnvironments:
+    """The environments of a world, grouped by task: ``[T, k]``."""
 
     def __init__(
         self,
@@ -36,8 +36,8 @@ class Practice:
         names = tuple(task.name for task in self.tasks)
         if names != evidence.tasks:
             raise ConfigError(
-                f"practice is for the tasks {', '.join(names) or '(none)'}, the evidence is labelled for "
-                f"{', '.join(evidence.tasks)}: pass the same tasks in the same order"
+                f"the environments are for the tasks {', '.join(names) or '(none)'}, the evidence is "
+                f"labelled for {', '.join(evidence.tasks)}: pass the same tasks in the same order"
             )
         seed = int(torch.randint(2**62, (), generator=generator))
         self._generator = torch.Generator().manual_seed(seed)
@@ -67,7 +67,7 @@ class Practice:
         return grouped_rewards(self.tasks, stacked(reached))
 
 
-def practised(
+def online_result(
     method: str,
     model: Model,
     evidence: Evidence,

@@ -1,0 +1,24 @@
+"""What a benchmark is: which tasks, which methods by default, and how it is run."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from zol.bench import BENCHMARKS
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """A benchmark, as the registry, the command line and the report know it.
+
+    ``run`` is the command ``zol bench NAME``: its parameters are the options, its docstring is the help.
+    """
+
+    run: Callable[..., None]
+    tasks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # domain → tasks, in tables' order
+    methods: tuple[str, ...] = ()  # run unless others are asked for
+
+
+def tasks_of(benchmark: str) -> Mapping[str, tuple[str, ...]]:
+    """The tasks per domain of a benchmark, which may carry settings behind its name."""
+    known: Benchmark = BENCHMARKS[benchmark.split()[0]]
+    return known.tasks

@@ -1,0 +1,132 @@
+"""Every method of the registry runs on a tiny problem, under one signature; every benchmark is whole."""
+
+import inspect
+from dataclasses import replace
+
+import pytest
+import torch
+
+from zol.adapt import METHODS, Behaviour, Problem, ZOLConfig, find_method, method_summary, solve
+from zol.adapt.paper_settings import BEST
+from zol.bench import BENCHMARKS
+from zol.bench.benchmark import Benchmark
+from zol.collect.donut import collect
+from zol.common.config import Config
+from zol.common.errors import ZolError
+from zol.evidence import Evidence
+from zol.models.fb import FB, FBConfig
+from zol.train.learned_world import WorldConfig, learn_world
+from zol.worlds import make
+from zol.worlds.donut import Donut
+
+# What makes a method quick; the others are quick as they are.
+SMALL: dict[str, dict[str, object]] = {
+    "zol": {"steps": 3},
+    "zol-authors": {"steps": 3},
+    "perturb": {"as_far_as": ZOLConfig(steps=3)},
+    "rehearse": {"horizon": 3, "rounds": 1, "population": 2, "goals": 2, "random_latents": 2},
+    "lola": {"environment_steps": 40, "horizon": 2, "samples": 4},
+    "rela": {"environment_steps": 24, "warmup": 4, "batch_size": 8},
+}
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+@pytest.fixture(scope="module")
+def problem() -> Problem:
+    world, data = Donut(), collect(1000, generator())
+    model = FB(FBConfig(obs_dim=2, action_dim=2, z_dim=8, discount=0.9, hidden=16), generator(1))
+    tasks = {name: world.tasks[name] for name in ("square", "cross")}
+    evidence = Evidence.gather(data, tasks, world.layout, samples=300, starts=10, generator=generator(2))
+    learned = learn_world(data, world.layout, WorldConfig(steps=20, batch_size=32, width=16))
+    return Problem(model, evidence, "donut", tasks, world.layout, world, learned)
+
+
+@pytest.fixture
+def settings_of_the_paper(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if the paper had tested the donut."""
+    for task in ("square", "cross"):
+        monkeypatch.setitem(BEST, ("donut", task), (5e-4, 3, 0.0, 0.05, 100.0))
+
+
+@pytest.mark.usefixtures("settings_of_the_paper")
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_solves_a_problem(problem: Problem, name: str) -> None:
+    method = METHODS[name]
+    assert len(inspect.signature(method.adapt).parameters) == 2
+    assert isinstance(method.settings, Config)
+    small = method.settings.but(**SMALL.get(name, {}))
+    runs = [solve(name, problem, small) for _ in range(2)]
+    found = runs[0].found
+    assert isinstance(runs[0], Behaviour)
+    assert torch.equal(found.z, runs[1].found.z)  # the same seed, the same bits
+    assert found.method == name
+    assert found.z.shape == (1, 2, 8)
+    assert found.estimate.shape == (1, 2)
+    assert bool(found.estimate.isfinite().all())
+    torch.testing.assert_close(found.z, problem.model.project(found.z))
+    assert [latent.task for latent in found.latents()] == ["square", "cross"]
+    if method.uses == "environment":
+        assert bool((found.diagnostics["environment_steps"] > 0).all())
+
+
+@pytest.mark.usefixtures("settings_of_the_paper")
+@pytest.mark.parametrize("name", METHODS)
+def test_a_method_says_what_it_needs(problem: Problem, name: str) -> None:
+    method = METHODS[name]
+    assert method.uses in ("offline", "environment", "weights")
+    assert method_summary(name)
+    assert (method.revision > 1) == bool(method.correction)
+    small = method.settings.but(**SMALL.get(name, {}))
+    bare = replace(problem, world=None, dynamics=None)
+    if method.uses == "environment":
+        with pytest.raises(ZolError, match="no world was given"):
+            solve(name, bare, small)
+    elif method.needs_learned_world:
+        with pytest.raises(ZolError, match="no learned world"):
+            solve(name, bare, small)
+    else:
+        solve(name, bare, small)
+
+
+@pytest.mark.usefixtures("settings_of_the_paper")
+@pytest.mark.parametrize("name", METHODS)
+def test_gradients_may_be_switched_off_around_every_method(problem: Problem, name: str) -> None:
+    """A user's natural habit at test time."""
+    small = METHODS[name].settings.but(**SMALL.get(name, {}))
+    wanted = solve(name, problem, small).found.z
+    with torch.no_grad():
+        assert torch.equal(solve(name, problem, small).found.z, wanted)
+
+
+def test_settings_behind_a_name_are_a_method_of_their_own() -> None:
+    changed = find_method("rehearse horizon=50 noise=1.0")
+    assert changed.settings == METHODS["rehearse"].settings.but(horizon=50, noise=1.0)
+    assert changed.adapt is METHODS["rehearse"].adapt
+    assert method_summary("rehearse horizon=50 noise=1.0") == "rehearse with horizon=50, noise=1.0"
+    assert changed.key() == changed.settings.model_dump() | {"revision": 2}
+    assert METHODS["lola"].key() == METHODS["lola"].settings.model_dump()  # nothing changed, nothing said
+    assert METHODS["fb"].key() == {}
+    for wrong, words in (
+        ("rehears", "did you mean 'rehearse'"),
+        ("zol step=3", "did you mean 'steps'"),
+        ("zol steps", "write field=value"),
+        ("ridge ridge=1", "ridge has no settings to change"),
+        ("", "no method called ''"),
+    ):
+        with pytest.raises(ZolError, match=words):
+            find_method(wrong)
+
+
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_every_benchmark_is_whole(name: str) -> None:
+    benchmark = BENCHMARKS[name]
+    assert isinstance(benchmark, Benchmark)
+    assert inspect.getdoc(benchmark.run)
+    assert BENCHMARKS.summary(name)
+    for method in benchmark.methods:
+        find_method(method)
+    for domain, tasks in benchmark.tasks.items():
+        assert set(tasks) <= set(make(domain).tasks)

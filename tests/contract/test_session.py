@@ -1,0 +1,278 @@
+"""The session: an agent, a skill, actions and what they earn, in the words of a user."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import zol
+from zol import checkpoint
+from zol.adapt import METHODS, find_method, prompted, solve
+from zol.collect.donut import collect
+from zol.common.errors import CheckpointError, DataError, ZolError
+from zol.evidence import Evidence
+from zol.fields import Layout, States
+from zol.models.fb import FB, FBConfig
+from zol.session import Agent, Evaluation, Skill, load
+from zol.tasks import Task
+from zol.train import prompt_sample
+from zol.train.learned_world import WorldConfig, learn_world
+from zol.worlds.donut import Donut
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny donut model with a learned world, and the same without any world."""
+    path = tmp_path_factory.mktemp("session")
+    data = collect(2000, generator())
+    model = FB(FBConfig(obs_dim=2, action_dim=2, z_dim=8, discount=0.9, hidden=16), generator(1))
+    sample = prompt_sample(data, 0)
+    checkpoint.save(
+        model, path / "donut", prompt=sample, facts={"world": "donut", "data": data.fingerprint()}
+    )
+    checkpoint.save(model, path / "nameless", prompt=sample)
+    settings = WorldConfig(steps=20, batch_size=32, width=16)
+    learn_world(data, Donut().layout, settings).save(path / "donut" / checkpoint.DYNAMICS)
+    return path
+
+
+@pytest.fixture(scope="module")
+def agent(folder: Path) -> Agent:
+    return load(folder / "donut")
+
+
+def test_from_a_name_of_the_zoo_to_a_number() -> None:
+    agent = zol.load("walker")
+    assert agent.world is not None
+    assert "run" in agent.tasks
+    skill = agent.adapt(lambda s: s["torso_height"] > 1.2, "fb")
+    obs = agent.world.reset(3, generator()).obs
+    assert skill.act(obs.numpy()).shape == (3, agent.world.action_dim)
+    assert "torso_height" in agent.layout.names
+
+
+def test_numpy_in_numpy_out_and_batches_of_any_shape(agent: Agent) -> None:
+    skill = agent.adapt("square", "fb")
+    obs = np.random.default_rng(0).uniform(-1, 1, (4, 5, 2))  # float64, as simulators give them
+    actions = skill.act(obs)
+    assert isinstance(actions, np.ndarray)
+    assert actions.shape == (4, 5, 2)
+    assert np.abs(actions).max() <= 1.0
+    np.testing.assert_allclose(skill.act(obs[1, 2]), actions[1, 2], atol=1e-6)
+    there = skill.act(torch.as_tensor(obs))
+    assert isinstance(there, torch.Tensor)
+    assert not there.requires_grad
+    np.testing.assert_allclose(there.numpy(), actions)
+    wanted = agent.model.act(torch.as_tensor(obs).float(), skill.latent.z)
+    np.testing.assert_allclose(actions, wanted.detach().numpy(), atol=1e-6)
+    for wrong in (np.zeros(3), np.zeros((2, 3)), np.float32(1.0)):
+        with pytest.raises(DataError, match="an observation has 2 columns"):
+            skill.act(wrong)
+
+
+def right(s: States) -> torch.Tensor:
+    """Be on the right."""
+    return (s["position"][..., 0] > 0).float()
+
+
+@pytest.mark.parametrize(
+    "reward",
+    [
+        lambda s: s["position"][..., 0] > 0,
+        lambda s: (s["position"][..., 0] > 0).int(),
+        lambda s: np.asarray(s["position"][..., 0] > 0),
+        lambda s: np.asarray(s["position"][..., 0] > 0, dtype=np.float64),
+        Task("mine", right),
+    ],
+    ids=["bool", "int", "numpy bool", "numpy float", "task"],
+)
+def test_rewards_of_every_kind_mean_the_same(agent: Agent, reward) -> None:
+    skill, wanted = agent.adapt(reward, "fb"), agent.adapt(right, "fb")
+    torch.testing.assert_close(skill.latent.z, wanted.latent.z, rtol=0, atol=0)
+    assert wanted.latent.task == "right"
+    assert wanted.task is not None
+    assert wanted.task.description == "Be on the right."
+    assert agent.evaluate([skill, wanted], episodes=2).returns.shape == (2, 2)
+
+
+@pytest.mark.parametrize(
+    ("reward", "expected"),
+    [
+        (lambda s: 1.0, "gave a float: a reward gives one number per state"),
+        (lambda s: s["position"], "returned shape"),
+        (lambda s: np.asarray(s["position"]), "returned shape"),
+        (lambda s: s["positon"], "did you mean 'position'"),
+        (lambda s: s["radius"] * torch.nan, "NaN or infinity"),
+        (lambda s: 0 * s["radius"], "nothing is left to adapt to"),
+        ("sqare", "did you mean 'square'"),
+        (Task("square", right), "donut has a task 'square' of its own"),
+        ([right, right], "rewards need names of their own"),
+    ],
+)
+def test_mistakes_are_one_sentence(agent: Agent, reward, expected: str) -> None:
+    with pytest.raises(ZolError, match=expected):
+        agent.adapt(reward, "fb")
+
+
+def test_several_tasks_are_adapted_together_and_nothing_is_written_into_the_world(agent: Agent) -> None:
+    before = dict(agent.tasks)
+    nothing = Task("nothing", lambda s: torch.zeros_like(s["radius"]))
+    skills = agent.adapt(["square", right, nothing, lambda s: s["radius"], lambda s: s["radius"] ** 2], "fb")
+    assert [skill.latent.task for skill in skills] == ["square", "right", "reward 1", "reward 2"]
+    assert skills.unrewarded == ("nothing",)
+    assert skills["right"] is skills[1]
+    with pytest.raises(DataError, match="did you mean 'right'"):
+        skills["righ"]
+    assert [s.latent.task for s in agent.adapt({"a": right, "b": "square"}, "fb")] == ["a", "square"]
+    assert [s.latent.task for s in agent.adapt(method="fb")] == list(agent.tasks)
+    assert dict(agent.tasks) == before
+
+
+def test_a_skill_is_what_the_registry_finds(agent: Agent) -> None:
+    """The same problem, the same streams of random numbers, the same latents to the last bit."""
+    tasks = ["square", "cross"]
+    for method, changes in (
+        ("zol", {"steps": 3}),
+        ("perturb", {}),
+        ("rehearse", {"horizon": 3, "rounds": 1}),
+    ):
+        skills = agent.adapt(tasks, method, seed=5, **changes)
+        settings = find_method(method).settings.but(**changes)
+        found = solve(method, agent.problem(tasks, seed=5), settings).found
+        assert torch.equal(torch.stack([skill.latent.z for skill in skills]), found.z[0])
+        assert {skill.latent.method for skill in skills} == {method}
+
+
+def test_auto_is_rehearsal_where_there_is_a_learned_world(agent: Agent, folder: Path) -> None:
+    assert agent.method() == "rehearse"
+    assert load(folder / "nameless").method() == "fb"
+    assert agent.adapt("square", horizon=2, rounds=0).latent.method == "rehearse"
+    with pytest.raises(ZolError, match="did you mean 'rehearse'"):
+        agent.adapt("square", "rehears")
+    with pytest.raises(ZolError, match="did you mean 'horizon'"):
+        agent.adapt("square", "rehearse", horizn=3)
+    with pytest.raises(CheckpointError, match="no learned world"):
+        load(folder / "nameless").adapt(right_of_plain, "rehearse")
+
+
+def right_of_plain(s: States) -> torch.Tensor:
+    return (s["obs"][..., 0] > 0).float()
+
+
+def test_evaluations_are_paired_and_stand_beside_random_actions(agent: Agent) -> None:
+    skills = agent.adapt(["square", "cross"], "fb")
+    both = agent.evaluate(skills, episodes=3, seed=4)
+    one = agent.evaluate(skills["cross"], episodes=3, seed=4)
+    np.testing.assert_allclose(both.returns[1], one.returns[0], atol=1e-4)
+    assert both.returns.shape == both.random.shape == (2, 3)
+    assert both.intervals[0].low <= both.intervals[0].value <= both.intervals[0].high
+    text = str(both)
+    for word in ("square by fb: return", "random actions", "3 episodes of 100 steps in donut", "95 %"):
+        assert word in text
+    assert repr(both) == text
+    assert isinstance(both, Evaluation)
+
+
+def test_gpi_acts_as_a_skill_like_any_other(agent: Agent) -> None:
+    """Its behaviour is a choice among latents in every state; the skills of several tasks keep apart."""
+    found = solve("gpi", agent.problem(["square", "cross"]))
+    skills = agent.adapt(["square", "cross"], "gpi")
+    assert found.policy is not None
+    obs = torch.rand(7, 2, generator=generator(2)) - 0.5
+    wanted = found.policy(obs.expand(2, -1, -1))
+    for k, skill in enumerate(skills):
+        torch.testing.assert_close(skill.act(obs), wanted[k])
+    plain = agent.adapt("square", "fb")
+    returns = agent.evaluate([skills[1], plain, skills[0]], episodes=2).returns
+    assert returns.shape == (3, 2)
+    np.testing.assert_allclose(returns[0], agent.evaluate(skills[1], episodes=2).returns[0], atol=1e-4)
+    with pytest.raises(DataError, match="several latents"):
+        skills[0].save("never.json")
+
+
+def test_a_skill_is_saved_and_read_by_its_own_agent_only(agent: Agent, tmp_path: Path) -> None:
+    skill = agent.adapt(right, "ridge")
+    skill.save(tmp_path / "skill.json")
+    again = agent.skill(tmp_path / "skill.json")
+    obs = np.array([0.5, 0.5], dtype=np.float32)
+    np.testing.assert_array_equal(again.act(obs), skill.act(obs))
+    with pytest.raises(DataError, match="say what it is scored by"):
+        agent.evaluate(again, episodes=1)
+    assert agent.evaluate(agent.skill(tmp_path / "skill.json", task=right), episodes=1).tasks == ("right",)
+    with pytest.raises(CheckpointError, match="made for model"):
+        zol.load("point_mass_maze").skill(tmp_path / "skill.json")
+
+
+def test_without_a_world_there_are_skills_but_nothing_to_test_them_in(folder: Path) -> None:
+    agent = load(folder / "nameless")
+    skill = agent.adapt(right_of_plain)
+    assert skill.act(np.zeros(2)).shape == (2,)
+    with pytest.raises(CheckpointError, match="needs a world or an environment"):
+        agent.evaluate(skill)
+    with pytest.raises(CheckpointError, match="no named tasks"):
+        agent.adapt("square")
+    with pytest.raises(CheckpointError, match="no named tasks"):
+        agent.adapt()
+    given = Agent(checkpoint.load(folder / "nameless"), world=Donut())
+    assert given.evaluate(given.adapt("square", "fb"), episodes=1).returns.shape == (1, 1)
+
+
+def test_states_of_ones_own_for_a_checkpoint_without_a_sample(folder: Path, tmp_path: Path) -> None:
+    checkpoint.save(load(folder / "donut").model, tmp_path / "bare", facts={"world": "donut"})
+    with pytest.raises(DataError, match="carries no sample of states"):
+        load(tmp_path / "bare").adapt("square", "fb")
+    data = collect(500, generator(3))
+    skill = load(tmp_path / "bare", data=data).adapt("square", "fb")
+    assert skill.latent.data == data.fingerprint()
+
+
+def test_an_exported_skill(agent: Agent, tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    result = agent.export(tmp_path, agent.adapt(["square"], "fb"), fixed=True)
+    assert result.graphs == ("policy-square-fb.onnx",)
+
+
+def test_what_an_agent_says_of_itself_teaches(agent: Agent, folder: Path) -> None:
+    assert "world donut" in repr(agent)
+    assert "agent.adapt(" in repr(agent)
+    assert 's["obs"]' in repr(load(folder / "nameless"))
+    assert "skill.act(observation)" in repr(agent.adapt("square", "fb"))
+
+
+def test_labels_keep_whole_transitions_as_far_as_the_sample_has_them(folder: Path) -> None:
+    sample = dict(checkpoint.load(folder / "donut").prompt)
+    world, count = Donut(), len(sample["obs"])
+    plain = Evidence.from_sample(sample, world.layout, world.tasks, starts=7, data="x")
+    assert (plain.before, plain.terminated) == (None, None)
+    assert plain.starts.shape == (7, 2)
+    whole = sample | {"before": sample["obs"] + 1, "terminated": torch.zeros(count, dtype=torch.bool)}
+    evidence = Evidence.from_sample(whole, world.layout, world.tasks).only("cross", "square")
+    assert evidence.tasks == ("cross", "square")
+    assert evidence.before is whole["before"]
+    assert evidence.terminated is whole["terminated"]
+    assert evidence.action is whole["action"]
+    torch.testing.assert_close(
+        evidence.rewards[0], world.tasks["cross"](States(sample["obs"], world.layout)).float()
+    )
+    with pytest.raises(DataError, match="did you mean 'cross'"):
+        evidence.only("cros")
+    with pytest.raises(DataError, match="carries no sample"):
+        Evidence.from_sample({"obs": sample["obs"]}, world.layout, world.tasks)
+    assert Evidence.from_sample(sample, Layout.plain(2), [Task("x", right_of_plain)]).tasks == ("x",)
+
+
+def test_a_problem_is_what_every_method_gets(agent: Agent) -> None:
+    problem = agent.problem(["square"], starts=11, seed=3)
+    assert problem.world is None
+    assert problem.domain == "donut"
+    assert len(problem.evidence.starts) == 11
+    assert problem.generator("zol").initial_seed() == agent.problem(seed=3).generator("zol").initial_seed()
+    assert isinstance(agent.adapt("square", "fb"), Skill)
+    z = prompted(problem.model, problem.evidence).z
+    torch.testing.assert_close(agent.adapt("square", "fb").latent.z, z[0, 0], rtol=0, atol=0)
+    assert "fb" in METHODS
