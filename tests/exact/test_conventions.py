@@ -13,14 +13,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-import zol
 from zol import prompt
 from zol.adapt.critic import FrozenCritic
+from zol.adapt.environments import TaskEnvironments
 from zol.adapt.gpi import gpi_policy
 from zol.adapt.lola import LoLAConfig, lookahead_returns
-from zol.adapt.practice import Practice
 from zol.adapt.problem import Problem
-from zol.adapt.zol import ZOLConfig
+from zol.adapt.zol import zol_search
+from zol.adapt.zol_settings import ZOLConfig
 from zol.bench import ranking
 from zol.data import Batch
 from zol.evidence import Evidence
@@ -161,7 +161,7 @@ def test_estimates_of_a_search(case: Case) -> None:
     """What a method reports beside its latents, here of searches that take no step."""
     unshaped = ZOLConfig(steps=0, shaping="linear", clip=1e6)
     for k, row in enumerate(case.z):
-        found = zol.adapt.zol(case.model, case.evidence, row.expand(2, -1), unshaped)
+        found = zol_search(case.model, case.evidence, row.expand(2, -1), unshaped)
         torch.testing.assert_close(found.estimate[0], case.start_values()[k], **EXACT)
 
 
@@ -175,7 +175,7 @@ def test_frozen_critic(case: Case) -> None:
 
 @pytest.mark.parametrize("horizon", [1, 4])
 def test_lookahead_of_lola(case: Case, horizon: int) -> None:
-    practice = Practice(case.world, case.tasks, case.evidence, seeded(7))
+    practice = TaskEnvironments(case.world, case.tasks, case.evidence, seeded(7))
     begin = torch.arange(5.0, dtype=torch.float64).reshape(1, 5, 1).expand(2, 5, 1)  # sample k starts in k
     practice.draw(1)
     critic = FrozenCritic.of(case.model, case.evidence)
