@@ -13,6 +13,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+import zol
 from zol import prompt
 from zol.adapt.critic import FrozenCritic
 from zol.adapt.environments import TaskEnvironments
