@@ -59,8 +59,8 @@ def reward(
     if unrewarded:
         raise DataError(
             f"the reward of task {unrewarded[0]} is {'constant' if centre else 'zero'} on all "
-            f"{table.shape[1]} sampled states, so it cannot say which latent is wanted: "
-            "sample more states, or check the reward"
+            f"{table.shape[1]} sampled states, so it cannot say which latent is wanted: sample more states, "
+            "or check the reward"
         )
     if how == "weighted":
         table = torch.softmax(temperature * table, dim=-1) * table * table.shape[1]
