@@ -122,7 +122,8 @@ class Sampler:
 def look_ahead(source: Source, steps: Tensor, n: int, discount: float, chance: Tensor) -> Batch:
     """The stretches of up to ``n`` transitions that begin with ``steps``; ``chance`` [N] in [0, 1) draws k.
 
-    ``next_obs``, ``next_physics`` and ``terminated`` are those of the last transition, ``goal`` is s_{t+k+1}, ``length`` is n.
+    ``next_obs``, ``next_physics`` and ``terminated`` are those of the last transition, ``goal`` is s_{t+k+1},
+    ``length`` is n.
     """
     length = source.left(steps).clamp(max=n)
     mass = 1 - discount ** length.double()
