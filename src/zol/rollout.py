@@ -96,13 +96,14 @@ def random_returns(
     with one_torch_thread():
         first = world.set_physics(start.flatten(0, 1))
         for step in episode(world, first, random_policy(world, generator), world.episode_length):
-            for k, task in enumerate(tasks):
-                mine = slice(group[k] * episodes, (group[k] + 1) * episodes)
-                states = step.states.rows(mine)
-                counts = unsolved[k] if step.running is None else unsolved[k] & step.running[mine]
-                total[k] += torch.where(counts, task(states).double(), 0.0)
+            parts = [step.states.rows(slice(k * episodes, (k + 1) * episodes)) for k in range(len(begins))]
+            rewards = torch.stack([task(parts[k]).double() for k, task in zip(group, tasks, strict=True)])
+            running = None if step.running is None else step.running.view(len(begins), episodes)[group]
+            counts = unsolved if running is None else unsolved & running
+            total += torch.where(counts, rewards, 0.0)
+            for row, task in enumerate(tasks):
                 if task.ends_at_success:
-                    unsolved[k] &= ~task.succeeded(states)
+                    unsolved[row] &= ~task.succeeded(parts[group[row]])
     return total
 
 
@@ -186,11 +187,14 @@ class _Tally:
         """Count K successive steps."""
         states = stacked([step.states for step in recent])
         r = grouped_rewards(self.tasks, states)  # [K, L, E]
-        running = [step.running for step in recent]
-        for k, mask in enumerate(running):
-            if mask is not None:
-                r[k] = torch.where(mask.view_as(r[k]), r[k], 0.0)
-            self.lengths += 1 if mask is None else mask.view_as(r[k])
+        if all(step.running is None for step in recent):
+            self.lengths += len(recent)
+        else:  # rewards of episodes that were over do not count
+            everybody = torch.ones(r[0].numel(), dtype=torch.bool)
+            masks = [everybody if step.running is None else step.running for step in recent]
+            running = torch.stack(masks).view_as(r)
+            r = torch.where(running, r, 0.0)
+            self.lengths += running.sum(0)
         times = torch.arange(self.steps, self.steps + len(recent), dtype=torch.float64)
         self.returns += r.sum(0)
         self.discounted += torch.einsum("k,kle->le", (1 - self.discount) * self.discount**times, r)

@@ -9,6 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from zol.fields import Layout
+from zol.tasks import Task
 from zol.worlds import WORLDS, World, make
 
 
@@ -57,10 +58,19 @@ def field_table(layout: Layout) -> Table:
 
 
 def task_table(world: World) -> Table:
-    """The world's named tasks."""
+    """The world's named tasks, and what they have beside a reward, if any of them has something."""
     table = Table(title="tasks", title_justify="left")
     table.add_column("name", no_wrap=True)
     table.add_column("rewarded")
+    beside = {task.name: _beside_reward(task) for task in world.tasks.values()}
+    if any(beside.values()):
+        table.add_column("has its own")
     for task in world.tasks.values():
-        table.add_row(task.name, task.description)
+        table.add_row(*[task.name, task.description, beside[task.name]][: len(table.columns)])
     return table
+
+
+def _beside_reward(task: Task) -> str:
+    has = {"starts": task.starts, "goal": task.goal, "success": task.success}
+    end = ", which ends it" if task.ends_at_success else ""
+    return ", ".join(name for name, value in has.items() if value is not None) + end
