@@ -9,6 +9,7 @@ import sys
 from importlib import import_module
 
 from zol.common.errors import ZolError, unknown_name
+from zol.models import MODELS
 
 # name: (where, what it does in one line)
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -24,7 +25,6 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "data check": ("zol.cli.data:check", "compare every stored episode with its digest"),
     "data resimulate": ("zol.cli.data:resimulate", "replay stored actions under the installed simulator"),
     "data subset": ("zol.cli.data:subset", "copy some episodes into a new set"),
-    "train fb": ("zol.cli.train:fb", "pretrain forward–backward representations, resumable"),
     "train dynamics": ("zol.cli.train:dynamics", "a learned world for a checkpoint, to rehearse latents in"),
     "train show": ("zol.cli.train_show:show", "the learning curve of a run: returns and health"),
     "adapt": ("zol.cli.adapt:adapt", "find the latent for a task, offline, from a checkpoint alone"),
@@ -42,8 +42,6 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "report": ("zol.cli.report:report", "tables and figures of a result store"),
     "export": ("zol.cli.export:export", "the actor as ONNX, with latents and a contract, for a robot"),
 }
-# Commands whose defaults depend on what is asked for: their function takes the words and makes the command.
-SHAPED_BY_WORDS = {"train fb"}
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -82,22 +80,38 @@ def _run(words: list[str]) -> None:
             module, function = COMMANDS[name][0].split(":")
             command = getattr(import_module(module), function)
             tyro.cli(
-                command(words[depth:]) if name in SHAPED_BY_WORDS else command,
+                command,
                 prog=f"zol {name}",
                 args=words[depth:],
                 config=(tyro.conf.OmitArgPrefixes,),  # --steps, not --config.steps
             )
             return
-    if any(name.startswith(words[0] + " ") for name in COMMANDS):
+    if words[0] == "train" and len(words) > 1 and words[1] in MODELS:
+        from zol.cli.train import train
+
+        train(words[1], words[2:])
+        return
+    known = commands()
+    if any(name.startswith(words[0] + " ") for name in known):
         if len(words) > 1 and not words[1].startswith("-"):
-            raise ZolError(unknown_name("command", " ".join(words[:2]), COMMANDS))
+            raise ZolError(unknown_name("command", " ".join(words[:2]), known))
         print(_overview(words[0] + " "))
         return
-    raise ZolError(unknown_name("command", words[0], COMMANDS))
+    raise ZolError(unknown_name("command", words[0], known))
+
+
+def commands() -> dict[str, str]:
+    """Every command with what it does in one line; ``zol train`` has one for every model of the registry."""
+    models = {f"train {name}": f"pretrain {MODELS.summary(name)}, resumable" for name in MODELS}
+    found: dict[str, str] = {}
+    for name, (_, summary) in COMMANDS.items():
+        found |= models if name == "train dynamics" else {}
+        found[name] = summary
+    return found
 
 
 def _overview(prefix: str) -> str:
-    rows = [f"  {name:<18} {summary}" for name, (_, summary) in COMMANDS.items() if name.startswith(prefix)]
+    rows = [f"  {name:<18} {summary}" for name, summary in commands().items() if name.startswith(prefix)]
     return "\n".join(
         [
             "zol: from reward-free data to the best behaviour a pretrained model already knows.",

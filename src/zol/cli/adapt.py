@@ -16,6 +16,7 @@ from zol.common.progress import progress_bar
 from zol.evidence import Evidence
 from zol.fields import Layout
 from zol.models.base import identity
+from zol.models.network import Network
 from zol.rollout import evaluate, random_returns
 from zol.tasks import Task
 from zol.tasks.from_file import task_from_file
@@ -148,7 +149,7 @@ def _wanted(path: Path, world: World | None, names: tuple[str, ...], rewards: tu
 
 
 def _tested(
-    world: World, model: checkpoint.AnyModel, found: Adapted, tasks: list[Task], episodes: int, seed: int
+    world: World, model: Network, found: Adapted, tasks: list[Task], episodes: int, seed: int
 ) -> list[list[str]]:
     """Per task: what its latent earns, with an interval, and what random actions earn."""
     generator = torch.Generator().manual_seed(seed)

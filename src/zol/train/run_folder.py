@@ -91,7 +91,7 @@ class RunFolder:
         """Note in ``run.json`` what is about to run, beside the sessions before it."""
         before = self.sessions() if step > 0 else []
         session = {"from_step": step, **provenance.of_numbers()}
-        found = {"settings": dict(settings), **facts, "sessions": [*before, session]}
+        found = {**facts, "settings": dict(settings), "sessions": [*before, session]}
         with self.saying_what_is_safe():
             files.write_bytes(self.path / RUN, (json.dumps(found, indent=2) + "\n").encode())
 
