@@ -10,7 +10,8 @@ from zol import film as films
 from zol.common.errors import MissingExtra, WorldError
 from zol.film import film
 from zol.models.base import Latent, identity
-from zol.models.fb import FB, FBConfig
+from zol.models.fb import FBConfig, fb_network
+from zol.models.network import Network
 from zol.rollout import evaluate
 from zol.worlds import make
 from zol.worlds.dmc.render import render_backend
@@ -19,12 +20,12 @@ STEPS = 20
 
 
 @pytest.fixture(scope="module")
-def model() -> FB:
-    return FB(FBConfig(obs_dim=24, action_dim=6, z_dim=8, hidden=16))
+def model() -> Network:
+    return fb_network(FBConfig(obs_dim=24, action_dim=6, z_dim=8, hidden=16))
 
 
 @pytest.fixture(scope="module")
-def latents(model: FB) -> list[Latent]:
+def latents(model: Network) -> list[Latent]:
     z = model.project(torch.randn(2, model.z_dim, generator=torch.Generator().manual_seed(0)))
     return [Latent(row, identity(model), task, "") for row, task in zip(z, ("stand", "run"), strict=True)]
 
@@ -33,7 +34,7 @@ def seeded() -> torch.Generator:
     return torch.Generator().manual_seed(3)
 
 
-def test_a_film_per_latent_in_real_time(model: FB, latents: list[Latent], tmp_path: Path) -> None:
+def test_a_film_per_latent_in_real_time(model: Network, latents: list[Latent], tmp_path: Path) -> None:
     world = make("walker")
     if render_backend() is None:
         with pytest.raises(WorldError, match="neither EGL nor OSMesa"):
@@ -48,7 +49,7 @@ def test_a_film_per_latent_in_real_time(model: FB, latents: list[Latent], tmp_pa
         assert seconds == pytest.approx(frames * 0.05, abs=0.02)
 
 
-def test_they_show_the_episodes_that_rollouts_score(model: FB, latents: list[Latent]) -> None:
+def test_they_show_the_episodes_that_rollouts_score(model: Network, latents: list[Latent]) -> None:
     world = make("walker")
     physics = films._episodes(world, model, latents, STEPS, seeded())
     played = evaluate(
@@ -59,7 +60,7 @@ def test_they_show_the_episodes_that_rollouts_score(model: FB, latents: list[Lat
 
 
 def test_what_is_missing_is_said_before_anything_is_drawn(
-    model: FB, latents: list[Latent], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    model: Network, latents: list[Latent], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(WorldError, match="donut is not simulated by MuJoCo"):
         film(make("donut"), model, latents, tmp_path / "films", generator=seeded())

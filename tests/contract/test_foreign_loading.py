@@ -11,11 +11,12 @@ from foreign_files import FIELDS, KWARGS, SIGHT, A, D, O, Slow
 
 import zol.checkpoint
 from zol import measure, prompt
+from zol.checkpoint.folder import named_columns
 from zol.common.errors import CheckpointError, DataError
 from zol.models.base import Model, model_hash
 from zol.models.foreign import flatten, is_foreign, load_foreign
 from zol.models.foreign.reading import JSON_LIMIT
-from zol.models.network import Composite
+from zol.models.network import Network
 
 N = 5
 
@@ -84,8 +85,10 @@ def test_hub_model_of_humenv_has_its_published_discount_and_layout(tmp_path):
     section = Section(config | {"obs_dim": 358, "action_dim": 69}, "config.json")
     assert metamotivo.published_discount(section) == 0.98
     with torch.device("meta"):
-        model = Composite(metamotivo.blueprint(section, 0.98).config)
-    assert "root_height" in model.layout.names
+        model = Network(metamotivo.blueprint(section, 0.98).config)
+    # models know no tasks: the checkpoint, which does, names the columns
+    assert model.layout.names == ["obs"]
+    assert "root_height" in named_columns(model).layout.names
 
 
 @pytest.mark.parametrize(("flow", "left"), [(False, True), (False, False), (True, True)])
@@ -298,7 +301,7 @@ def test_load_recognises_foreign_folders_by_content(tmp_path):
     assert not is_foreign(tmp_path / "nowhere")
     checkpoint = zol.checkpoint.load(tmp_path)
     assert checkpoint.model.discount == 0.97
-    assert checkpoint.facts["config"]["source"] == "metamotivo/fb_cpr"
+    assert checkpoint.facts["model"] == "metamotivo/fb_cpr"
     assert zol.checkpoint.load(tmp_path, discount=0.5).model.discount == 0.5
 
 

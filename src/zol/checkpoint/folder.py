@@ -1,7 +1,7 @@
 """Checkpoints are data, never code: a folder of safetensors and JSON.
 
     model.safetensors    the weights that test time needs
-    config.json          model, settings, architecture with its measure, versions, data fingerprint, weight hash
+    config.json          model, settings, architecture, measure, versions, data fingerprint, hash of weights
     prompt.safetensors   a small sample of next states and start states, so that the folder can be
                          prompted on its own (optional)
     dynamics.safetensors a learned world to rehearse latents in (optional, see zol.train.learned_world)
@@ -46,7 +46,8 @@ class Checkpoint:
     """A model and what is known about it.
 
     ``facts`` holds at least ``model`` (its name in ``MODELS``, or the project it comes from), ``settings``
-    (what it was trained with, if known), ``network`` (its architecture), ``sizes`` and ``weights`` (their hash).
+    (what it was trained with, if known), ``network`` (its architecture), ``sizes``, and the hash of its
+    ``weights``.
     """
 
     model: Network
@@ -132,7 +133,7 @@ def load(path: str | Path, *, discount: float | None = None) -> Checkpoint:
         )
     sample, learned = folder / PROMPT, folder / DYNAMICS
     return Checkpoint(
-        _named_columns(model.freeze()),
+        named_columns(model.freeze()),
         facts | {"weights": model_hash(model)},
         read_tensors(sample) if sample.exists() else {},
         LearnedWorld.load(learned) if learned.exists() else None,
@@ -142,10 +143,10 @@ def load(path: str | Path, *, discount: float | None = None) -> Checkpoint:
 def _adopt(model: Network, source: str) -> Checkpoint:
     """Another project's model as a checkpoint; nothing is known of its data."""
     facts = description(model) | {"title": f"{model.config.source} model", "origin": source}
-    return Checkpoint(_named_columns(model), facts, {})
+    return Checkpoint(named_columns(model), facts, {})
 
 
-def _named_columns(model: Network) -> Network:
+def named_columns(model: Network) -> Network:
     """Give a model of HumEnv's humanoid, recognised by its sizes, the names of its observation's columns."""
     if (model.obs_dim, model.action_dim) == (humenv.LAYOUT.obs_dim, humenv.ACTIONS) and model.config.single:
         model.layout = humenv.LAYOUT

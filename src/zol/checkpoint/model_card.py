@@ -63,7 +63,8 @@ def _returns(facts: Mapping[str, Any]) -> str:
     ]
     head = ("task", "random actions", f"step {first['step']}", f"step {last['step']}")
     note = f", {facts['episodes']} episodes per task" if facts.get("episodes") else ""
-    return f"## Returns\n\nMean returns of the plain prompt of {facts['model']}{note}.\n\n{markdown_table(head, rows)}"
+    lead = f"Mean returns of {facts['model']}, prompted in closed form{note}."
+    return f"## Returns\n\n{lead}\n\n{markdown_table(head, rows)}"
 
 
 def _metrics(line: Mapping[str, float]) -> str:

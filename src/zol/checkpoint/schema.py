@@ -1,8 +1,8 @@
 """Formats of ``config.json`` over time: whatever zol ever wrote is read as what it writes today.
 
-    schema 1   ``kind`` and ``config``: the settings of an FB model, or the architecture of another project's
-               model ("composite"), whose normalisers were called ``normalisers.<field>``
-    schema 2   ``model``, ``settings`` and ``network``: what trained it, how, and the architecture written out
+schema 1   ``kind`` and ``config``: the settings of an FB model, or the architecture of another project's
+           model ("composite"), whose normalisers were called ``normalisers.<field>``
+schema 2   ``model``, ``settings`` and ``network``: what trained it, how, and the architecture written out
 """
 
 from collections.abc import Mapping

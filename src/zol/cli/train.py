@@ -18,7 +18,7 @@ from zol.data import Dataset
 from zol.models.settings import FROM_DATA, PretrainingConfig
 from zol.train import TrainConfig
 from zol.train.learned_world import WorldConfig, add_learned_world
-from zol.train.pretrain import EPISODES, Plan, execute, plan
+from zol.train.pretraining import EPISODES, Plan, execute, plan
 
 Start = Annotated[str | None, tyro.conf.arg(name="from")]
 OPTIONS = (tyro.conf.OmitArgPrefixes,)  # --steps, not --training.steps

@@ -53,7 +53,9 @@ class Network(nn.Module):
         super().__init__()
         c = self.config = config
         self._columns = c.columns()
-        self.layout = Layout(c.obs_dim, tuple(Field(f, s.start, s.stop - s.start) for f, s in self._columns.items()))
+        self.layout = Layout(
+            c.obs_dim, tuple(Field(f, s.start, s.stop - s.start) for f, s in self._columns.items())
+        )
         self.fourier = FourierFeatures(c.fourier)
         # Initial weights are drawn in the order in which parts are registered: keep it.
         self.forward_map = parts.forward_map(c, c.forward, self._forward_width(), c.z_dim)
@@ -156,10 +158,8 @@ class Network(nn.Module):
     def regressors(self, obs: Tensor) -> Tensor:
         """φ(s), the features that rewards are regressed on, ``[..., d]``; for FB models B itself."""
         c = self.config
-        if c.backward is None:
-            phi = self._left(obs)
-        else:
-            phi = self.backward_map(self.read(obs, c.backward.reads))
+        b = c.backward
+        phi = self._left(obs) if b is None else self.backward_map(self.read(obs, b.reads))
         return phi - self.centre if c.centred else phi
 
     def backward(self, obs: Tensor) -> Tensor:

@@ -1,8 +1,8 @@
 """A way of pretraining as the registry ``MODELS`` knows it.
 
-To add one, write a configuration (zol.models.settings) and a learner (zol.models.learner) in one file,
-describe them there by a :class:`Pretraining`, and add a line to ``MODELS`` (zol.models) and a file of presets.
-Command line, checkpoints, presets, learning curves and the documentation's tables read the entry.
+To add one, write a configuration (zol.models.settings) and a learner (zol.models.learner) in one file and
+describe them there by a :class:`Pretraining`; then add a line to ``MODELS`` (zol.models) and a file of
+presets. Command line, checkpoints, presets, learning curves and the documentation's tables read the entry.
 """
 
 from collections.abc import Mapping

@@ -75,8 +75,9 @@ FROM_DATA = ("obs_dim", "action_dim")
 def plain_network(config: PretrainingConfig, source: str, **more: Any) -> NetworkConfig:
     """The architecture that the settings describe: one flat observation, F, B and an actor."""
     c = config
-    shape = {"hidden": c.hidden, "layers": c.hidden_layers, "embedding_layers": c.embedding_layers}
-    tower = Tower(**shape, residual=c.residual)
+    tower = Tower(
+        hidden=c.hidden, layers=c.hidden_layers, embedding_layers=c.embedding_layers, residual=c.residual
+    )
     return NetworkConfig(
         source=source,
         observation=(ObservedField(name="obs", size=c.obs_dim, normalised=c.normalise_obs),),

@@ -75,7 +75,7 @@ def learn_world(
 
 
 def add_learned_world(dataset: Dataset, out: str | Path, config: WorldConfig) -> LearnedWorld:
-    """Train a learned world on the data of a checkpoint's model, put it into the checkpoint, and report it."""
+    """Train a learned world on the data of a checkpoint's model, store it in that checkpoint and report it."""
     model = checkpoint.load(out).model
     if (dataset.obs_dim, dataset.action_dim) != (model.obs_dim, model.action_dim):
         raise DataError(
@@ -84,7 +84,7 @@ def add_learned_world(dataset: Dataset, out: str | Path, config: WorldConfig) ->
         )
     name = dataset.provenance.get("world")
     world = make(str(name)) if name is not None else None
-    learned = learn_world(dataset, world and world.layout, config, out)
+    learned = learn_world(dataset, world.layout if world is not None else None, config, out)
     report_learned_world(learned, world, out, Console(soft_wrap=True, highlight=False))
     return learned
 

@@ -1,8 +1,8 @@
 """The learning curve in returns: what prompted latents earn on every task of a world during training.
 
-Every evaluation prompts the current model with the same sample of the data and starts from the same states, so that
-two points of a curve differ by the model alone. The first point also says what uniformly random actions earn,
-the line that a curve has to leave behind.
+Every evaluation prompts the current model with the same sample of the data and starts from the same states,
+so that two points of a curve differ by the model alone. The first point also says what uniformly random
+actions earn, the line that a curve has to leave behind.
 """
 
 from copy import deepcopy

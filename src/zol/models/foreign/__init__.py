@@ -39,9 +39,7 @@ def is_foreign(path: str | Path) -> bool:
     return bool(configs) and "schema" not in read_json(configs[0])
 
 
-def load_foreign(
-    path: str | Path, *, discount: float | None = None, layout: Layout | None = None
-) -> Network:
+def load_foreign(path: str | Path, *, discount: float | None = None, layout: Layout | None = None) -> Network:
     """Open a checkpoint of Meta Motivo, td_jepa or BFM-Zero; ``hf://org/name`` fetches it from the hub.
 
     ``discount`` overrides the recorded one, and is needed where none is recorded (model folders without
@@ -51,8 +49,8 @@ def load_foreign(
     config = Section(read_json(folder / CONFIG), CONFIG)
     if "archi" not in config:
         raise CheckpointError(
-            f"{folder / CONFIG} has neither the 'schema' of a zol checkpoint nor the 'archi' of a Meta Motivo, "
-            "td_jepa or BFM-Zero model: is it a checkpoint at all?"
+            f"{folder / CONFIG} has neither the 'schema' of a zol checkpoint nor the 'archi' of one of "
+            "Meta Motivo, td_jepa or BFM-Zero: is it a checkpoint at all?"
         )
     gamma = discount if discount is not None else _discount(folder, config)
     with open_weights(folder / WEIGHTS) as weights:

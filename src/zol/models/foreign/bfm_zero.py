@@ -131,7 +131,9 @@ def _normalisers(section: Section) -> dict[str, str]:
     }
 
 
-def _spaces(folder: Path, weights: Weights, normalised: dict[str, str]) -> tuple[tuple[ObservedField, ...], int]:
+def _spaces(
+    folder: Path, weights: Weights, normalised: dict[str, str]
+) -> tuple[tuple[ObservedField, ...], int]:
     """The pieces of the observation and the number of actions."""
     file = read_spaces(folder)
     if file is None:  # only a pickle tells; the normalisers know the sizes as well

@@ -8,9 +8,9 @@ needs beyond it, and with ``listed_worlds_only`` a preset exists for those world
     [cpu.worlds.donut]
     steps = 4_000
 
-Settings are fields of ``TrainConfig`` and of the model's configuration, and ``dynamics_steps``. A world's own
-discount counts where none is named. By convention ``cpu`` trains on two cores within an hour, and ``paper`` has
-the published settings.
+Settings are fields of ``TrainConfig`` and of the model's configuration, and ``dynamics_steps``. A world's
+own discount counts where none is named. By convention ``cpu`` trains on two cores within an hour, and
+``paper`` has the published settings.
 """
 
 import tomllib
@@ -50,7 +50,9 @@ def settings(presets: Mapping[str, Any], preset: str, world: str | None) -> dict
     worlds = table.get(WORLDS, {})
     if table.get(ONLY, False) and world not in worlds:
         if world is None:
-            raise DataError(f"--preset {preset} differs between domains, and the data do not name their world")
+            raise DataError(
+                f"--preset {preset} differs between domains, and the data do not name their world"
+            )
         raise DataError(
             f"--preset {preset}: " + unknown_name("domain with published settings", world, worlds)
         )

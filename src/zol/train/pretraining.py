@@ -2,9 +2,10 @@
 
     checkpoint = pretrain("data/walker", "fb", out="runs/walker", steps=8_000)
 
-Settings come, in rising order of precedence, from the model's configuration, from a preset (zol.train.presets),
-from the checkpoint that training starts from, if any, and from the caller. :func:`plan` finds out what they are
-without training anything, :func:`execute` trains; the command line uses both, :func:`pretrain` is their sum.
+Settings come, in rising order of precedence, from the model's configuration, from a preset
+(zol.train.presets), from the checkpoint that training starts from, if any, and from the caller. :func:`plan`
+finds out what they are without training anything, :func:`execute` trains; the command line uses both,
+:func:`pretrain` is their sum.
 """
 
 from collections.abc import Mapping
@@ -24,7 +25,6 @@ from zol.common.device import choose_device, choose_threads
 from zol.common.errors import CheckpointError, DataError, ZolError, unknown_name
 from zol.data import Dataset
 from zol.models import MODELS
-from zol.models.base import model_hash
 from zol.models.foreign.hub import is_hub
 from zol.models.network import Network
 from zol.models.pretraining import Pretraining
@@ -75,7 +75,7 @@ def plan(
     start_from: Checkpoint | str | Path | None = None,
     learning_rate: float | None = None,
 ) -> Plan:
-    """Find the settings for a model on these data; what cannot work is said here, before any time is spent."""
+    """Find the settings for a model on these data; what cannot work is said before any time is spent."""
     entry = MODELS[model]
     dataset = data if isinstance(data, Dataset) or data is None else Dataset.open(data)
     start = None if start_from is None else _open(start_from)
@@ -124,10 +124,11 @@ def pretrain(
 ) -> Checkpoint:
     """Pretrain a model of the registry ``MODELS`` on reward-free data and return its checkpoint.
 
-    ``settings`` are fields of ``TrainConfig`` and of the model's configuration; what is not given comes from the
-    preset. ``out`` is the folder of the run, where an interrupted one is continued. ``episodes`` test episodes
-    per task make a learning curve (0: none), ``dynamics_steps`` train a learned world beside the model (0: none).
-    ``start_from`` is a checkpoint whose network is trained further: a folder, a zoo name, ``hf://…``.
+    ``settings`` are fields of ``TrainConfig`` and of the model's configuration; what is not given comes from
+    the preset. ``out`` is the folder of the run, where an interrupted one is continued. ``episodes`` test
+    episodes per task make a learning curve (0: none), ``dynamics_steps`` train a learned world beside the
+    model (0: none). ``start_from`` is a checkpoint whose network is trained further: a folder, a zoo name,
+    ``hf://…``.
     """
     found = plan(
         model,
@@ -183,7 +184,8 @@ def execute(
             if dynamics_steps:
                 config = WorldConfig(steps=dynamics_steps, seed=training.seed)
                 world = None if plan.world_name is None else plan.world
-                learned = learn_world(plan.dataset, world and world.layout, config, out, progress=progress)
+                layout = None if world is None else world.layout
+                learned = learn_world(plan.dataset, layout, config, out, progress=progress)
                 report_learned_world(learned, world, out, _console(progress))
         finally:
             torch.set_num_threads(before)
