@@ -10,7 +10,7 @@ import torch
 from zol import checkpoint
 from zol.common import files
 from zol.common.errors import CheckpointError
-from zol.models.base import Latent, identity
+from zol.models.base import Latent, Measure, identity
 from zol.models.fb import FBConfig, FBLearner, fb_network
 from zol.models.layers import Normaliser
 from zol.models.network import Network
@@ -188,6 +188,30 @@ def test_damaged_checkpoints_are_refused_with_the_reason(
     damage(saved[1], what)
     with pytest.raises((CheckpointError, ValueError), match=words):
         checkpoint.load(saved[1])
+
+
+def test_a_model_whose_code_is_not_installed_still_opens(tmp_path: Path) -> None:
+    """The architecture is in the checkpoint; what trained it is a fact like any other."""
+    model = fb_network(SMALL)
+    facts = {"model": "of_another_package", "settings": {"temperature": 3}}
+    loaded = checkpoint.load(checkpoint.save(model, tmp_path / "model", facts=facts))
+    assert loaded.facts["model"] == "of_another_package"
+    assert loaded.facts["settings"] == {"temperature": 3}
+    assert identity(loaded.model) == identity(model)
+
+
+def test_the_measure_is_stored_and_read(tmp_path: Path) -> None:
+    """Every consumer asks the model for it, so a checkpoint that forgot it would give wrong numbers."""
+    measure = Measure(normalised=True, begins="current", offset=0.25)
+    model = Network(FBLearner.architecture(SMALL).but(measure=measure), torch.Generator().manual_seed(0))
+    assert checkpoint.load(checkpoint.save(model, tmp_path / "model")).model.measure == measure
+
+
+def test_loaded_weights_are_frozen_and_learners_wake_what_they_train(saved: tuple[Network, Path]) -> None:
+    model = checkpoint.load(saved[1]).model
+    assert not any(p.requires_grad for p in model.parameters())
+    FBLearner(model, SMALL)
+    assert all(p.requires_grad for p in model.parameters())
 
 
 def test_pickles_are_refused_by_name(tmp_path: Path) -> None:

@@ -74,19 +74,22 @@ def _train(name: str, found: Plan, words: Sequence[str]) -> None:
         device: str = "auto",
         threads: int = 0,
     ) -> None:
-        """Args:
-        data: folder of a dataset (zol explore, zol data import)
-        out: folder of the run; the finished checkpoint is in it
-        preset: cpu trains within an hour on two cores; paper has the published settings of the data's
-            domain; auto is paper if there is a GPU and there are such settings, else cpu
-        start_from: checkpoint whose network is trained further: a folder, a zoo name, hf://organisation/name
-        training: the loop
-        model: the networks and their losses; --learning-rate sets all rates unless the others are given
-        episodes: test episodes per task, every --eval-every steps, on the data's world; 0 tests nothing
-        dynamics_steps: steps of the learned world that is trained next on the same data and stored in the
-            checkpoint for zol adapt --method rehearse; 0 trains none
-        device: auto, cpu, cuda, cuda:1 …, mps
-        threads: of torch on the CPU; 0 chooses
+        """Pretrain a model.
+
+        Args:
+            data: folder of a dataset (zol explore, zol data import)
+            out: folder of the run; the finished checkpoint is in it
+            preset: cpu trains within an hour on two cores; paper has the published settings of the data's
+                domain; auto is paper if there are such settings and a GPU, else cpu
+            start_from: checkpoint whose network is trained further: a folder, a zoo name, or
+                hf://organisation/name
+            training: the loop
+            model: the networks and their losses; --learning-rate sets all rates unless the others are given
+            episodes: test episodes per task, every --eval-every steps, on the data's world; 0 tests nothing
+            dynamics_steps: steps of the learned world that is trained next on the same data and stored in the
+                checkpoint for zol adapt --method rehearse; 0 trains none
+            device: auto, cpu, cuda, cuda:1 …, mps
+            threads: of torch on the CPU; 0 chooses
         """
         del data, preset, start_from  # they made the plan
         execute(

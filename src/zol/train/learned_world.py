@@ -75,7 +75,7 @@ def learn_world(
 
 
 def add_learned_world(dataset: Dataset, out: str | Path, config: WorldConfig) -> LearnedWorld:
-    """Train a learned world on the data of a checkpoint's model, store it in that checkpoint and report it."""
+    """Train a learned world on the data of a checkpoint's model, store it there and report its quality."""
     model = checkpoint.load(out).model
     if (dataset.obs_dim, dataset.action_dim) != (model.obs_dim, model.action_dim):
         raise DataError(

@@ -128,6 +128,15 @@ def read_metrics(path: str | Path) -> list[Line]:
     return lines
 
 
+def shown_metrics(path: str | Path) -> dict[str, str]:
+    """Which metrics the model of a run wants to be watched by, title → name; none if the run does not say."""
+    try:
+        found = json.loads((Path(path) / RUN).read_text())["shown"]
+        return {str(title): str(name) for title, name in found.items()}
+    except (OSError, ValueError, KeyError, AttributeError):  # a note for readers, which may be missing
+        return {}
+
+
 def require_same(before: Mapping[str, Any], now: Mapping[str, Any], free: set[str], where: Path) -> None:
     """Stop if a setting that decides the weights differs from what a state was trained with."""
     for name in sorted(before.keys() | now.keys()):
