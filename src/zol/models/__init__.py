@@ -12,5 +12,6 @@ MODELS: "Registry[Pretraining]" = Registry(
     "zol.models",
     {
         "fb": Entry("zol.models.fb:MODEL", "forward–backward representations"),
+        "laplacian": Entry("zol.models.laplacian:MODEL", "Laplacian successor features"),
     },
 )
