@@ -21,7 +21,8 @@ from zol import checkpoint
 from zol.adapt import ZOLConfig, zol_search
 from zol.adapt.paper_settings import GRID
 from zol.evidence import Evidence
-from zol.models.fb import FB, FBConfig
+from zol.models.fb import FBConfig, fb_network
+from zol.models.network import Network
 from zol.prompt import backward_features
 from zol.worlds import find_task, make
 
@@ -86,7 +87,7 @@ def sweep(groups: int, shorter: int) -> list[ZOLConfig]:
     ]
 
 
-def plain(model: FB, evidence: Evidence, B: Tensor, start: Tensor, config: ZOLConfig, t: int) -> Tensor:
+def plain(model: Network, evidence: Evidence, B: Tensor, start: Tensor, config: ZOLConfig, t: int) -> Tensor:
     """One search, as one would write it first."""
     z0 = model.project(start[t])
     z = z0.clone().requires_grad_()
@@ -116,17 +117,17 @@ def plain(model: FB, evidence: Evidence, B: Tensor, start: Tensor, config: ZOLCo
     return best_z
 
 
-def untrained() -> tuple[FB, Evidence]:
+def untrained() -> tuple[Network, Evidence]:
     """Walker's sizes with random weights; the work of a search does not depend on what they are."""
     generator = torch.Generator().manual_seed(0)
-    network = FB(FBConfig(obs_dim=24, action_dim=6), generator)
+    network = fb_network(FBConfig(obs_dim=24, action_dim=6), generator)
     obs = torch.randn(SAMPLES, 24, generator=generator)
     rewards = torch.sigmoid(obs @ torch.randn(24, TASKS, generator=generator)).mT.contiguous()
     names = tuple(f"task {t}" for t in range(TASKS))
     return network, Evidence(names, obs, rewards, torch.randn(STARTS, 24, generator=generator))
 
 
-def trained(path: str) -> tuple[FB, Evidence]:
+def trained(path: str) -> tuple[Network, Evidence]:
     """A checkpoint and the tasks of its domain."""
     from zol.adapt.paper_settings import TASKS as paper_tasks
 

@@ -21,7 +21,8 @@ from dm_control.rl.control import flatten_observation
 from benchmarks.physics import bare_physics, with_clock
 from benchmarks.timing import Case, compare
 from zol.models.base import Latent, identity
-from zol.models.fb import FB, FBConfig
+from zol.models.fb import FBConfig, fb_network
+from zol.models.network import Network
 from zol.rollout import evaluate
 from zol.worlds import make
 from zol.worlds.dmc.domain import Array
@@ -44,7 +45,7 @@ def main(
     """
     world = make("walker")
     assert isinstance(world, ControlWorld)
-    model = FB(FBConfig(obs_dim=24, action_dim=6))
+    model = fb_network(FBConfig(obs_dim=24, action_dim=6))
     z = model.project(torch.randn(model.z_dim, generator=torch.Generator().manual_seed(0)))
     latents = [Latent(z, identity(model), task, "random") for task in ("run", "walk", "stand", "spin")]
 
@@ -78,7 +79,7 @@ def main(
 
 @torch.no_grad()
 def recorded_motion(
-    world: ControlWorld, model: FB, z: torch.Tensor, episodes: int, steps: int
+    world: ControlWorld, model: Network, z: torch.Tensor, episodes: int, steps: int
 ) -> tuple[Array, Array]:
     """Start states and the actions of the policy from there."""
     states = world.reset(episodes, torch.Generator().manual_seed(0))
@@ -89,7 +90,7 @@ def recorded_motion(
     return starts, torch.stack(actions).numpy()
 
 
-def dm_control_loop(model: FB, z: torch.Tensor, steps: int, episodes: int) -> Callable[[], float]:
+def dm_control_loop(model: Network, z: torch.Tensor, steps: int, episodes: int) -> Callable[[], float]:
     """The plain way: one environment, one policy call per step."""
     env = suite.load("walker", "run", task_kwargs={"random": 0})
 

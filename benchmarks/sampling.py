@@ -14,8 +14,7 @@ import torch
 
 from benchmarks.timing import Case, compare
 from zol.data import Dataset, DatasetWriter
-from zol.models.fb import FB, FBConfig
-from zol.models.fb_learner import FBLearner
+from zol.models.fb import FBConfig, FBLearner, fb_network
 
 
 def write(path: Path, rows: int) -> Dataset:
@@ -35,7 +34,8 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=15, help="interleaved repeats; medians are reported")
     options = parser.parse_args()
     generator = torch.Generator().manual_seed(0)
-    learner = FBLearner(FB(FBConfig(obs_dim=24, action_dim=6)))
+    config = FBConfig(obs_dim=24, action_dim=6)
+    learner = FBLearner(fb_network(config), config)
     with tempfile.TemporaryDirectory() as folder:
         data = write(Path(folder) / "set", options.rows)
         batch = data.sample(1024, generator)

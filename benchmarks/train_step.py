@@ -26,8 +26,7 @@ from benchmarks.reference_update import Reference
 from benchmarks.timing import Case, compare
 from zol.common.memory import keep_freed_memory
 from zol.data import Batch
-from zol.models.fb import FB, FBConfig
-from zol.models.fb_learner import FBLearner
+from zol.models.fb import FBConfig, FBLearner, fb_network
 from zol.models.losses import Loss, dense_loss, gram_loss, orthonormality_loss
 
 SIZES = [(1024, 256, 50), (1024, 512, 100), (1024, 1024, 50)]  # N, hidden, d
@@ -129,8 +128,8 @@ def serve(asked: Connection, name: str, size: tuple[int, int, int], threads: int
 
 def both_sides(hidden: int, d: int, dtype: torch.dtype = torch.float32) -> tuple[FBLearner, Reference]:
     config = FBConfig(obs_dim=OBS, action_dim=ACTION, z_dim=d, hidden=hidden)
-    model = FB(config).to(dtype)
-    return FBLearner(model), Reference(config, model)
+    model = fb_network(config).to(dtype)
+    return FBLearner(model, config), Reference(config, model)
 
 
 def check_same_step(n: int, hidden: int, d: int) -> None:

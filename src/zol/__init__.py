@@ -14,15 +14,16 @@ if TYPE_CHECKING:
     from zol.data import Dataset
     from zol.evidence import Evidence
     from zol.fields import States
+    from zol.models import MODELS
     from zol.models.base import Latent, Measure, Model
-    from zol.models.fb import FB, FBConfig
-    from zol.models.fb_learner import FBLearner
+    from zol.models.fb import FBConfig, FBLearner
+    from zol.models.network import Network
     from zol.models.wrap import wrap
     from zol.report import Scores
     from zol.rollout import evaluate
     from zol.session import Agent, Skill, load
     from zol.tasks import Task
-    from zol.train import TrainConfig, pretrain
+    from zol.train import TrainConfig, fit, pretrain
 
 __version__ = metadata.version("zol")
 
@@ -31,14 +32,16 @@ _HOMES = {
     "Dataset": "zol.data",
     "Task": "zol.tasks",
     "States": "zol.fields",
-    "FB": "zol.models.fb",
+    "MODELS": "zol.models",
+    "Network": "zol.models.network",
     "FBConfig": "zol.models.fb",
-    "FBLearner": "zol.models.fb_learner",
+    "FBLearner": "zol.models.fb",
     "Model": "zol.models.base",
     "Measure": "zol.models.base",
     "Latent": "zol.models.base",
     "TrainConfig": "zol.train",
     "pretrain": "zol.train",
+    "fit": "zol.train",
     "Evidence": "zol.evidence",
     "Adapted": "zol.adapt",
     "ZOLConfig": "zol.adapt",
@@ -56,7 +59,7 @@ _MODULES = ("adapt", "measure", "prompt", "testing", "worlds")
 __all__ = [  # noqa: RUF022  (in the order in which a user meets them)
     "load", "Agent", "Skill",
     "Dataset", "Task", "States",
-    "FB", "FBConfig", "FBLearner", "TrainConfig", "pretrain",
+    "MODELS", "Network", "FBConfig", "FBLearner", "TrainConfig", "fit", "pretrain",
     "Model", "Measure", "Latent", "Evidence", "Adapted", "ZOLConfig", "adapt",
     "evaluate", "Scores", "Checkpoint", "save", "wrap",
     "measure", "prompt", "testing", "worlds",

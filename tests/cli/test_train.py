@@ -1,7 +1,6 @@
 """``zol train fb``: presets and flags, curves, and mistakes that are told before any time is spent."""
 
 import importlib.util
-import inspect
 import json
 import sys
 from pathlib import Path
@@ -11,12 +10,14 @@ import pytest
 import torch
 
 from zol.cli import main
-from zol.cli.train import Settings, fb
+from zol.cli.train import flags
 from zol.collect.donut import collect
 from zol.common.device import choose_threads
 from zol.data import Dataset
-from zol.models.fb import FBConfig
+from zol.models import MODELS
+from zol.models.pretraining import Pretraining
 from zol.train import TrainConfig, presets
+from zol.train.pretraining import plan
 from zol.train.run_folder import read_metrics
 
 SMALL = (
@@ -72,8 +73,10 @@ def test_the_curve_begins_with_random_actions(
     assert tested[-1]["return/mean"] == pytest.approx(np.mean(each))
     facts = json.loads((tmp_path / "run" / "config.json").read_text())
     assert facts["world"] == "donut"
-    assert facts["training"]["anneal"] == presets.CPU["anneal"]
-    assert facts["config"]["learning_rate"] == presets.CPU["learning_rate"]
+    preset = presets.read(MODELS["fb"].presets)["cpu"]
+    assert facts["training"]["anneal"] == preset["anneal"]
+    assert facts["settings"]["learning_rate"] == preset["learning_rate"]
+    assert facts["model"] == "fb"
     assert "| random actions |" in (tmp_path / "run" / "README.md").read_text()
     code, said = run(capsys, "train", "show", str(tmp_path / "run"), "--out", str(tmp_path / "curve.png"))
     assert code == 0
@@ -88,18 +91,37 @@ def test_a_curve_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "has no metrics yet" in said
 
 
-def test_every_setting_of_the_model_has_a_flag() -> None:
-    assert set(Settings.model_fields) == set(FBConfig.model_fields) - {"obs_dim", "action_dim"}
+@pytest.fixture(params=MODELS)
+def entry(request: pytest.FixtureRequest) -> Pretraining:
+    return MODELS[request.param]
+
+
+def test_every_setting_of_a_model_has_a_flag(entry: Pretraining) -> None:
+    Settings = flags(entry.config)
+    assert set(Settings.model_fields) == set(entry.config.model_fields) - {"obs_dim", "action_dim"}
     for name, field in Settings.model_fields.items():
-        assert field.default == FBConfig.model_fields[name].default
-    # presets name fields that exist, with values that are allowed
-    for world in presets.PAPER_WORLDS:
-        for preset in ("cpu", "paper"):
-            values = presets.settings(preset, world)
-            known = set(TrainConfig.model_fields) | set(Settings.model_fields) | {"dynamics_steps"}
+        assert field.default == entry.config.model_fields[name].default
+
+
+def test_presets_name_fields_that_exist_with_values_that_are_allowed(entry: Pretraining) -> None:
+    Settings = flags(entry.config)
+    known = set(TrainConfig.model_fields) | set(Settings.model_fields) | {"dynamics_steps"}
+    tables = presets.read(entry.presets)
+    assert "cpu" in tables
+    for preset, table in tables.items():
+        for world in [*table.get("worlds", {}), *([] if table.get("listed_worlds_only") else [None])]:
+            values = presets.settings(tables, preset, world)
             assert set(values) <= known
             TrainConfig(**{k: v for k, v in values.items() if k in TrainConfig.model_fields})
             Settings(**{k: v for k, v in values.items() if k in Settings.model_fields})
+
+
+def test_published_presets_are_those_of_the_paper() -> None:
+    tables = presets.read(MODELS["fb"].presets)
+    assert set(tables["paper"]["worlds"]) == {"walker", "cheetah", "quadruped", "point_mass_maze"}
+    assert presets.choose(tables, "auto", "walker", gpu=True) == "paper"
+    assert presets.choose(tables, "auto", "walker", gpu=False) == "cpu"
+    assert presets.choose(tables, "auto", "donut", gpu=True) == "cpu"
 
 
 def test_a_misspelt_setting_is_corrected(
@@ -111,24 +133,37 @@ def test_a_misspelt_setting_is_corrected(
     assert not (tmp_path / "run").exists()
 
 
-def defaults(*words: str) -> tuple[TrainConfig, FBConfig]:
-    found = inspect.signature(fb(words)).parameters
-    return found["training"].default, found["model"].default
+def shown_default(capsys: pytest.CaptureFixture[str], flag: str, *words: str) -> str:
+    """The default that ``zol train fb … --help`` shows for a flag."""
+    code, said = run(capsys, "train", "fb", *words, "--help")
+    assert code == 0
+    return said.split(f"--{flag} ")[1].split("(default: ")[1].split(")")[0]
+
+
+def test_help_shows_the_defaults_that_the_words_decide(
+    data: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "300")
+    assert shown_default(capsys, "steps") == "8000"
+    assert shown_default(capsys, "steps", f"--data={data}") == "4000"
+    assert shown_default(capsys, "actor-learning-rate", "--learning_rate", "0.25") == "0.25"
 
 
 def test_presets_know_the_domain_and_flags_win(data: Path, tmp_path: Path) -> None:
-    maze = str(claimed(data, tmp_path / "maze", "pointmass"))
-    walker = str(claimed(data, tmp_path / "walker", "walker"))
-    training, model = defaults("--data", maze, "--preset", "paper")
-    assert (training.steps, training.batch_size) == (3_000_000, 1024)
-    assert (model.hidden, model.z_dim, model.discount, model.actor_learning_rate) == (1024, 100, 0.99, 1e-6)
-    assert defaults("--data", walker, "--preset=paper")[1].discount == 0.98
-    assert defaults("--data", walker)[1].discount == 0.98  # the world's own
-    assert defaults("--data", maze)[1].discount == 0.995  # the preset's, which the maze needs
-    assert defaults("--data", str(data))[1].discount == 0.97
-    assert defaults()[1].hidden == presets.CPU["hidden"]
-    rates = defaults("--data", maze, "--preset", "paper", "--learning_rate", "2e-3")[1]
-    assert rates.learning_rate == rates.backward_learning_rate == rates.actor_learning_rate == 2e-3
+    maze = claimed(data, tmp_path / "maze", "pointmass")
+    walker = claimed(data, tmp_path / "walker", "walker")
+    found = plan("fb", maze, preset="paper")
+    assert (found.training.steps, found.training.batch_size) == (3_000_000, 1024)
+    model = found.settings
+    assert (model["hidden"], model["z_dim"], model["discount"]) == (1024, 100, 0.99)
+    assert model["actor_learning_rate"] == 1e-6
+    assert plan("fb", walker, preset="paper").settings["discount"] == 0.98
+    assert plan("fb", walker).settings["discount"] == 0.98  # the world's own
+    assert plan("fb", maze).settings["discount"] == 0.995  # the preset's, which the maze needs
+    assert plan("fb", data).settings["discount"] == 0.97
+    assert plan("fb").settings["hidden"] == presets.read(MODELS["fb"].presets)["cpu"]["hidden"]
+    rates = plan("fb", maze, preset="paper", learning_rate=2e-3).settings
+    assert {rates[name] for name in rates if name.endswith("learning_rate")} == {2e-3}
 
 
 def test_the_published_preset_needs_a_published_domain(
@@ -190,7 +225,8 @@ def test_other_mistakes_are_one_sentence(
     for more, expected in {
         ("--batch-size", "4000"): "1000 transitions are fewer than one batch of 4000",
         ("--discount", "1.5"): "discount",
-        ("--learning-rate", "fast"): "--learning-rate fast is not a number",
+        ("--learning-rate", "fast"): "could not convert string to float: 'fast'",
+        ("--preset", "papr"): "did you mean 'paper'?",
     }.items():
         code, said = run(capsys, *words(data, tmp_path / "run", *more))
         assert code == 2

@@ -9,7 +9,7 @@ from typing import Any
 
 CONTEXT = multiprocessing.get_context("forkserver")
 # torch._dynamo: the first optimiser imports it
-CONTEXT.set_forkserver_preload(["zol.collect.explore", "zol.train", "zol.models.fb_learner", "torch._dynamo"])
+CONTEXT.set_forkserver_preload(["zol.collect.explore", "zol.train", "zol.models.fb", "torch._dynamo"])
 
 
 def run(

@@ -12,8 +12,7 @@ SCRIPT = """
 import json, sys
 import numpy as np, torch
 from zol.data import Batch, Dataset, DatasetWriter
-from zol.models.fb import FB, FBConfig
-from zol.models.fb_learner import FBLearner
+from zol.models.fb import FBConfig, FBLearner, fb_network
 
 torch.set_num_threads(1)  # on a busy machine a second thread costs a hundred times its work
 
@@ -28,7 +27,8 @@ with DatasetWriter(path) as writer:
     for _ in range(rows // 50_000):
         writer.append_batch(*block, physics=block[0][..., :18])
 generator = torch.Generator().manual_seed(0)
-learner = FBLearner(FB(FBConfig(obs_dim=24, action_dim=6, z_dim=8, hidden=8, backward_hidden=8)))
+config = FBConfig(obs_dim=24, action_dim=6, z_dim=8, hidden=8, backward_hidden=8)
+learner = FBLearner(fb_network(config), config)
 first = [torch.zeros(1024, n) for n in (24, 6, 24)] + [torch.zeros(1024, dtype=torch.bool)]
 learner.update(Batch(*first), generator)
 before, peak = resident(), 0

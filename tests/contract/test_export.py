@@ -10,8 +10,9 @@ from torch import nn
 
 from zol.common.errors import CheckpointError, DataError, ZolError
 from zol.models.base import Latent, model_hash
-from zol.models.fb import FB, FBConfig
+from zol.models.fb import FBConfig, fb_network
 from zol.models.foreign import load_foreign
+from zol.models.network import Network
 
 ort = pytest.importorskip("onnxruntime")
 pytest.importorskip("onnxscript")
@@ -32,9 +33,9 @@ def run(path, **feed) -> np.ndarray:
 
 
 @pytest.fixture(scope="module")
-def fb() -> FB:
+def fb() -> Network:
     config = FBConfig(obs_dim=24, action_dim=6, z_dim=50, hidden=64, normalise_obs=True)
-    model = FB(config, torch.Generator().manual_seed(0)).eval()
+    model = fb_network(config, torch.Generator().manual_seed(0)).eval()
     model.normaliser.update(3 + 2 * torch.randn(500, 24, generator=torch.Generator().manual_seed(1)))
     return model
 

@@ -10,7 +10,8 @@ import torch
 from zol.common.errors import MissingExtra, WorldError
 from zol.film import film, frames, played
 from zol.models.base import Latent, identity
-from zol.models.fb import FB, FBConfig
+from zol.models.fb import FBConfig, fb_network
+from zol.models.network import Network
 from zol.rollout import evaluate
 from zol.testing.exact import ExactFB
 from zol.worlds import make
@@ -21,12 +22,12 @@ STEPS = 20
 
 
 @pytest.fixture(scope="module")
-def model() -> FB:
-    return FB(FBConfig(obs_dim=24, action_dim=6, z_dim=8, hidden=16))
+def model() -> Network:
+    return fb_network(FBConfig(obs_dim=24, action_dim=6, z_dim=8, hidden=16))
 
 
 @pytest.fixture(scope="module")
-def latents(model: FB) -> list[Latent]:
+def latents(model: Network) -> list[Latent]:
     z = model.project(torch.randn(2, model.z_dim, generator=torch.Generator().manual_seed(0)))
     return [Latent(row, identity(model), task, "") for row, task in zip(z, ("stand", "run"), strict=True)]
 
@@ -35,7 +36,7 @@ def seeded() -> torch.Generator:
     return torch.Generator().manual_seed(3)
 
 
-def test_a_film_per_latent_in_real_time(model: FB, latents: list[Latent], tmp_path: Path) -> None:
+def test_a_film_per_latent_in_real_time(model: Network, latents: list[Latent], tmp_path: Path) -> None:
     world = make("walker")
     if render_backend() is None:
         with pytest.raises(WorldError, match="neither EGL nor OSMesa"):
@@ -50,7 +51,7 @@ def test_a_film_per_latent_in_real_time(model: FB, latents: list[Latent], tmp_pa
         assert seconds == pytest.approx(frames * 0.05, abs=0.02)
 
 
-def test_they_show_the_episodes_that_rollouts_score(model: FB, latents: list[Latent]) -> None:
+def test_they_show_the_episodes_that_rollouts_score(model: Network, latents: list[Latent]) -> None:
     world = make("walker")
     filmed = played(world, model, latents, generator=seeded(), steps=STEPS)
     physics = torch.stack([states.physics for states in filmed])
@@ -140,7 +141,7 @@ class TestAWorldThatDrawsItself:
 
 
 def test_what_is_missing_is_said_before_anything_is_drawn(
-    model: FB, latents: list[Latent], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    model: Network, latents: list[Latent], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(WorldError, match="donut cannot draw itself"):
         film(make("donut"), model, latents, tmp_path / "films", generator=seeded())

@@ -8,14 +8,16 @@ import numpy as np
 import pytest
 import torch
 from foreign_files import FIELDS, KWARGS, SIGHT, A, D, O, Slow
+from safetensors.torch import save_file
 
 import zol.checkpoint
 from zol import measure, prompt
+from zol.checkpoint.folder import named_columns
 from zol.common.errors import CheckpointError, DataError
-from zol.models.base import Model, model_hash
+from zol.models.base import Measure, Model, model_hash, tensors_hash
 from zol.models.foreign import flatten, is_foreign, load_foreign
 from zol.models.foreign.reading import JSON_LIMIT
-from zol.models.network import Composite
+from zol.models.network import Network
 
 N = 5
 
@@ -84,8 +86,10 @@ def test_hub_model_of_humenv_has_its_published_discount_and_layout(tmp_path):
     section = Section(config | {"obs_dim": 358, "action_dim": 69}, "config.json")
     assert metamotivo.published_discount(section) == 0.98
     with torch.device("meta"):
-        model = Composite(metamotivo.blueprint(section, 0.98).config)
-    assert "root_height" in model.layout.names
+        model = Network(metamotivo.blueprint(section, 0.98).config)
+    # models know no tasks: the checkpoint, which does, names the columns
+    assert model.layout.names == ["obs"]
+    assert "root_height" in named_columns(model).layout.names
 
 
 @pytest.mark.parametrize(("flow", "left"), [(False, True), (False, False), (True, True)])
@@ -298,7 +302,7 @@ def test_load_recognises_foreign_folders_by_content(tmp_path):
     assert not is_foreign(tmp_path / "nowhere")
     checkpoint = zol.checkpoint.load(tmp_path)
     assert checkpoint.model.discount == 0.97
-    assert checkpoint.facts["config"]["source"] == "metamotivo/fb_cpr"
+    assert checkpoint.facts["model"] == "metamotivo/fb_cpr"
     assert zol.checkpoint.load(tmp_path, discount=0.5).model.discount == 0.5
 
 
@@ -344,3 +348,104 @@ def test_hub_downloads_configs_and_safetensors_only(tmp_path, monkeypatch):
     monkeypatch.setattr(hub, "snapshot_download", broken)
     with pytest.raises(CheckpointError, match="no route to host"):
         load_foreign("hf://facebook/metamotivo-S-1")
+
+
+def test_an_image_normaliser_is_no_identity(tmp_path):
+    config, stored = files.td_jepa_fb()
+    config["obs_normalizer"] = {"name": "RGBNormalizerConfig"}
+    with pytest.raises(
+        CheckpointError, match=r"obs_normalizer\.name is 'RGBNormalizerConfig'; expected one of"
+    ):
+        load_foreign(files.write(tmp_path, config, stored, KWARGS), discount=0.9)
+    config, stored = files.bfm_zero()
+    config["obs_normalizer"]["normalizers"]["state"] = {"name": "RGBNormalizerConfig"}
+    with pytest.raises(CheckpointError, match=r"normalizers\.state\.name is 'RGBNormalizerConfig'"):
+        load_foreign(files.write(tmp_path / "b", config, stored, files.BFM_KWARGS), discount=0.9)
+
+
+SECTIONS = {
+    "metamotivo": (files.metamotivo, [(), ("archi",), ("archi", "f"), ("archi", "b"), ("archi", "actor")]),
+    "td_jepa_fb": (files.td_jepa_fb, [(), ("archi",), ("archi", "left_encoder"), ("obs_normalizer",)]),
+    "flow": (lambda: files.td_jepa_fb(flow=True), [("archi", "actor_vf")]),
+    "hilp": (files.td_jepa_hilp, [(), ("archi",), ("archi", "features"), ("obs_normalizer",)]),
+    "jepa": (files.td_jepa_jepa, [(), ("archi",), ("archi", "phi_predictor")]),
+    "bfm_zero": (
+        files.bfm_zero,
+        [(), ("archi",), ("archi", "critic"), ("archi", "f", "input_filter"), ("obs_normalizer",)],
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "path"), [(name, path) for name, (_, paths) in SECTIONS.items() for path in paths], ids=str
+)
+def test_a_setting_that_nobody_reads_is_named(tmp_path, name, path):
+    """It would be a part of the model that is silently left out."""
+    config, stored = SECTIONS[name][0]()
+    config = json.loads(json.dumps(config))
+    section = config
+    for key in path:
+        section = section[key]
+    section["spectral_norm"] = True
+    kwargs = files.BFM_KWARGS if name == "bfm_zero" else KWARGS
+    with pytest.raises(CheckpointError, match="no setting called 'spectral_norm'") as caught:
+        load_foreign(files.write(tmp_path, config, stored, kwargs), discount=0.9)
+    assert ".".join(("config.json", *path)) in str(caught.value)
+
+
+@pytest.mark.parametrize("discount", [None, 0.9])
+def test_load_says_the_true_reason(tmp_path, discount):
+    """Whatever is wrong with a foreign folder, it is not that it "records its own discount"."""
+
+    def reason(folder):
+        with pytest.raises(CheckpointError) as caught:
+            zol.checkpoint.load(folder, discount=discount)
+        return str(caught.value)
+
+    config, stored = files.metamotivo()
+    folder = files.write(tmp_path / "no weights", config, stored)
+    (folder / "model.safetensors").unlink()
+    assert "holds no config.json with a model.safetensors beside it" in reason(folder)
+    folder = files.write(tmp_path / "broken", config, stored)
+    (folder / "config.json").write_text("{" + (folder / "config.json").read_text())
+    assert "is not valid JSON" in reason(folder)
+    folder = files.write(tmp_path / "agent" / "model", config, stored).parent
+    (folder / "config.json").write_text(json.dumps({"model": {}, "train": {"discount": 0.9}}))
+    (folder / "model" / "config.json").write_text("{}")
+    assert "neither the 'schema' of a zol checkpoint nor the 'archi'" in reason(folder)
+    folder = files.write(tmp_path / "other", {"obs_dim": 3}, stored)
+    assert "neither the 'schema' of a zol checkpoint nor the 'archi'" in reason(folder)
+    nowhere = reason(tmp_path / "nowhere")
+    assert "is not a checkpoint folder" in nowhere
+
+
+def test_folders_of_the_first_format_still_open(tmp_path):
+    """Adopted models were called "composite", and their normalisers had the plural's name."""
+    for make, kwargs in ((files.td_jepa_hilp, KWARGS), (files.bfm_zero, files.BFM_KWARGS)):
+        config, stored = make()
+        model = load_foreign(files.write(tmp_path / make.__name__, config, stored, kwargs), discount=0.9)
+        old = {}
+        single = model.config.single
+        for name, value in model.state_dict().items():
+            theirs = "normalisers.obs." if single else "normalisers."
+            old[name.replace("normaliser.", theirs, 1) if name.startswith("normaliser.") else name] = value
+        assert any(name.startswith("normalisers.") for name in old)
+        network = model.config.model_dump(mode="json")
+        network["parts"] = network.pop("observation")
+        own = {"schema": 1, "kind": "composite", "sizes": [], "versions": {}, "weights": tensors_hash(old)}
+        for name in ("measure", "discrete", "fourier"):  # which it did not have
+            network.pop(name)
+        folder = tmp_path / f"old {make.__name__}"
+        folder.mkdir()
+        save_file({n: v.contiguous() for n, v in old.items()}, folder / "model.safetensors")
+        (folder / "config.json").write_text(json.dumps(own | {"config": network}))
+        again = zol.checkpoint.load(folder)
+        assert again.model.config == model.config
+        assert again.facts["model"] == model.config.source
+        assert model_hash(again.model) == model_hash(model)
+        measure = {"normalised": True, "begins": "current", "offset": 0.5}
+        (folder / "config.json").write_text(json.dumps(own | {"config": network, "measure": measure}))
+        assert zol.checkpoint.load(folder).model.measure == Measure(True, "current", 0.5)
+        (folder / "config.json").write_text(json.dumps(own | {"config": network, "kind": "composit"}))
+        with pytest.raises(CheckpointError, match="did you mean 'composite'"):
+            zol.checkpoint.load(folder)

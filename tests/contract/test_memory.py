@@ -12,12 +12,12 @@ import resource
 import torch
 from zol.data import Batch
 from zol.common.memory import keep_freed_memory
-from zol.models.fb import FB, FBConfig
-from zol.models.fb_learner import FBLearner
+from zol.models.fb import FBConfig, FBLearner, fb_network
 
 assert keep_freed_memory()
 torch.set_num_threads(1)
-learner = FBLearner(FB(FBConfig(obs_dim=24, action_dim=6)))
+config = FBConfig(obs_dim=24, action_dim=6)
+learner = FBLearner(fb_network(config), config)
 obs, next_obs = torch.randn(2, 1024, 24)
 batch = Batch(obs, torch.rand(1024, 6), next_obs, torch.zeros(1024, dtype=torch.bool))
 counts = []

@@ -10,9 +10,10 @@ import torch
 from zol import checkpoint
 from zol.common import files
 from zol.common.errors import CheckpointError
-from zol.models.base import Latent, identity
-from zol.models.fb import FB, FBConfig
+from zol.models.base import Latent, Measure, identity
+from zol.models.fb import FBConfig, FBLearner, fb_network
 from zol.models.layers import Normaliser
+from zol.models.network import Network
 from zol.testing import check_model
 from zol.testing.exact import ExactFB
 from zol.worlds.tabular import chain
@@ -36,7 +37,7 @@ SMALL = FBConfig(obs_dim=5, action_dim=3, z_dim=7, hidden=16, backward_hidden=12
     ids=str,
 )
 def test_fb_keeps_the_contract(change: dict) -> None:
-    check_model(FB(SMALL.but(**change)))
+    check_model(fb_network(SMALL.but(**change)))
 
 
 def test_exact_model_keeps_the_contract() -> None:
@@ -45,18 +46,20 @@ def test_exact_model_keeps_the_contract() -> None:
 
 
 def test_a_broken_model_is_caught() -> None:
-    class Stubborn(FB):
+    class Stubborn(Network):
         def act(self, obs: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
             return super().act(obs, z.detach())
 
     with pytest.raises(AssertionError, match="act is differentiable"):
-        check_model(Stubborn(SMALL))
+        check_model(Stubborn(FBLearner.architecture(SMALL), torch.Generator().manual_seed(0)))
 
 
 def test_published_parameter_layout() -> None:
     """Names and shapes of the published FB files, so that they load without a second implementation."""
     o, a, d, h, hb, members = 24, 6, 50, 64, 32, 2
-    model = FB(FBConfig(obs_dim=o, action_dim=a, z_dim=d, hidden=h, backward_hidden=hb, hidden_layers=2))
+    model = fb_network(
+        FBConfig(obs_dim=o, action_dim=a, z_dim=d, hidden=h, backward_hidden=hb, hidden_layers=2)
+    )
     shapes = {name: tuple(value.shape) for name, value in model.state_dict().items()}
     assert shapes["forward_map.embed_z.0.weight"] == (members, o + d, h)
     assert shapes["forward_map.embed_z.0.bias"] == (members, 1, h)
@@ -75,7 +78,7 @@ def test_published_parameter_layout() -> None:
 
 def test_towers_are_joined_in_the_published_order() -> None:
     """F joins [sa, z], the actor joins [s, z]: recomputed by hand from the raw weights."""
-    model = FB(SMALL.but(members=2)).double()
+    model = fb_network(SMALL.but(members=2)).double()
     obs, z = torch.randn(4, 5).double(), torch.randn(4, 7).double()
     action = torch.randn(4, 3).double()
     w = model.state_dict()
@@ -107,7 +110,7 @@ def test_normaliser_is_batchnorm_in_eval_mode() -> None:
 
 
 def test_initial_weights_are_orthogonal_with_the_published_gains() -> None:
-    model = FB(SMALL.but(hidden=32))
+    model = fb_network(SMALL.but(hidden=32))
     actor = model.actor.policy[0].weight
     torch.testing.assert_close(actor @ actor.mT, torch.eye(32), atol=1e-4, rtol=0)
     member = model.forward_map.Fs[0].weight[1]
@@ -115,13 +118,13 @@ def test_initial_weights_are_orthogonal_with_the_published_gains() -> None:
 
 
 @pytest.fixture
-def saved(tmp_path: Path) -> tuple[FB, Path]:
-    model = FB(SMALL.but(normalise_obs=True), torch.Generator().manual_seed(3))
+def saved(tmp_path: Path) -> tuple[Network, Path]:
+    model = fb_network(SMALL.but(normalise_obs=True), torch.Generator().manual_seed(3))
     sample = {"obs": torch.randn(10, 5), "starts": torch.randn(4, 5)}
     return model, checkpoint.save(model, tmp_path / "model", prompt=sample, facts={"world": "donut"})
 
 
-def test_save_load_act_is_bit_equal(saved: tuple[FB, Path]) -> None:
+def test_save_load_act_is_bit_equal(saved: tuple[Network, Path]) -> None:
     model, path = saved
     loaded = checkpoint.load(path)
     obs, z = torch.randn(6, 5), torch.randn(6, 7)
@@ -148,9 +151,12 @@ def damage(path: Path, what: str) -> None:
     else:
         facts = json.loads(config.read_text())
         changes = {
-            "other size": lambda: facts["config"].update(hidden=32),
-            "unknown kind": lambda: facts.update(kind="fbb"),
-            "unknown field": lambda: facts["config"].update(z_dims=3),
+            "other size": lambda: facts["network"]["forward"].update(hidden=32),
+            "unknown field": lambda: facts["network"].update(z_dims=3),
+            "unknown nested field": lambda: facts["network"]["forward"].update(hiden=3),
+            "unknown measure": lambda: facts["network"]["measure"].update(begin="next"),
+            "impossible measure": lambda: facts["network"]["measure"].update(begins="now"),
+            "no network": lambda: facts.pop("network"),
             "newer format": lambda: facts.update(schema=99),
             "other save": lambda: facts.update(weights="0" * 24),
         }
@@ -165,20 +171,47 @@ def damage(path: Path, what: str) -> None:
         ("pickle", "not a whole safetensors file"),
         ("missing weights", "does not exist"),
         ("missing config", "does not exist"),
-        ("broken json", "not readable JSON"),
+        ("broken json", "not valid JSON"),
         ("other size", r"has shape .* its configuration says"),
-        ("unknown kind", "did you mean 'fb'"),
         ("unknown field", "did you mean 'z_dim'"),
+        ("unknown nested field", "did you mean 'hidden'"),
+        ("unknown measure", "did you mean 'begins'"),
+        ("impossible measure", "begins"),
+        ("no network", "no 'network' section"),
         ("newer format", "has format 99"),
         ("other save", "different saves"),
     ],
 )
 def test_damaged_checkpoints_are_refused_with_the_reason(
-    saved: tuple[FB, Path], what: str, words: str
+    saved: tuple[Network, Path], what: str, words: str
 ) -> None:
     damage(saved[1], what)
     with pytest.raises((CheckpointError, ValueError), match=words):
         checkpoint.load(saved[1])
+
+
+def test_a_model_whose_code_is_not_installed_still_opens(tmp_path: Path) -> None:
+    """The architecture is in the checkpoint; what trained it is a fact like any other."""
+    model = fb_network(SMALL)
+    facts = {"model": "of_another_package", "settings": {"temperature": 3}}
+    loaded = checkpoint.load(checkpoint.save(model, tmp_path / "model", facts=facts))
+    assert loaded.facts["model"] == "of_another_package"
+    assert loaded.facts["settings"] == {"temperature": 3}
+    assert identity(loaded.model) == identity(model)
+
+
+def test_the_measure_is_stored_and_read(tmp_path: Path) -> None:
+    """Every consumer asks the model for it, so a checkpoint that forgot it would give wrong numbers."""
+    measure = Measure(normalised=True, begins="current", offset=0.25)
+    model = Network(FBLearner.architecture(SMALL).but(measure=measure), torch.Generator().manual_seed(0))
+    assert checkpoint.load(checkpoint.save(model, tmp_path / "model")).model.measure == measure
+
+
+def test_loaded_weights_are_frozen_and_learners_wake_what_they_train(saved: tuple[Network, Path]) -> None:
+    model = checkpoint.load(saved[1]).model
+    assert not any(p.requires_grad for p in model.parameters())
+    FBLearner(model, SMALL)
+    assert all(p.requires_grad for p in model.parameters())
 
 
 def test_pickles_are_refused_by_name(tmp_path: Path) -> None:
@@ -198,7 +231,7 @@ def test_a_failed_write_keeps_what_was_there(tmp_path: Path) -> None:
 
 
 def test_latent_survives_a_round_trip_and_refuses_other_models(tmp_path: Path) -> None:
-    model, other = FB(SMALL), FB(SMALL, torch.Generator().manual_seed(9))
+    model, other = fb_network(SMALL), fb_network(SMALL, torch.Generator().manual_seed(9))
     latent = Latent(torch.randn(7), identity(model), "task", "zol", estimate=0.25, config={"steps": 3})
     latent.save(tmp_path / "z.json")
     again = Latent.load(tmp_path / "z.json")

@@ -5,8 +5,7 @@ import torch
 from torch import nn
 
 from zol.data import Batch
-from zol.models.fb import FB, FBConfig
-from zol.models.fb_learner import FBLearner
+from zol.models.fb import FBConfig, FBLearner, fb_network
 
 SMALL = FBConfig(obs_dim=3, action_dim=2, z_dim=6, hidden=16, backward_hidden=16)
 
@@ -18,7 +17,8 @@ def batch() -> Batch:
 
 
 def one_step(changes: dict | None = None, **options: object) -> tuple[FBLearner, dict[str, torch.Tensor]]:
-    learner = FBLearner(FB(SMALL.but(**(changes or {}))), **options)
+    config = SMALL.but(**(changes or {}))
+    learner = FBLearner(fb_network(config), config, **options)
     return learner, dict(learner.update(batch(), torch.Generator().manual_seed(1)))
 
 

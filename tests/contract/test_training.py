@@ -18,10 +18,9 @@ from zol.data import Batch, Dataset
 from zol.data.resident import Resident, Streamed
 from zol.fields import Layout
 from zol.models.base import model_hash
-from zol.models.fb import FB, FBConfig
-from zol.models.fb_learner import FBLearner
+from zol.models.fb import FBConfig, FBLearner, fb_network
 from zol.models.learning import frozen
-from zol.train import TrainConfig, pretrain
+from zol.train import TrainConfig, fit
 from zol.train.learned_world import WorldConfig, learn_world
 from zol.train.run_folder import RunFolder, read_metrics
 
@@ -38,16 +37,17 @@ def settings(steps: int, **changes: int) -> TrainConfig:
 
 
 def learner(**changes: object) -> FBLearner:
-    return FBLearner(FB(SMALL.but(**changes), torch.Generator().manual_seed(1)))
+    config = SMALL.but(**changes)
+    return FBLearner(fb_network(config, torch.Generator().manual_seed(1)), config)
 
 
 @pytest.mark.parametrize("change", [{}, {"discrete": True}, {"n_step": 5}], ids=str)
 def test_resume_is_exact(data: Dataset, tmp_path: Path, change: dict) -> None:
     whole = learner(**change)
-    pretrain(whole, data, settings(40), tmp_path / "whole")
-    pretrain(learner(**change), data, settings(20), tmp_path / "parts")
+    fit(whole, data, settings(40), tmp_path / "whole")
+    fit(learner(**change), data, settings(20), tmp_path / "parts")
     resumed = learner(**change)
-    history = pretrain(resumed, data, settings(40), tmp_path / "parts")
+    history = fit(resumed, data, settings(40), tmp_path / "parts")
     for name, value in whole.model.state_dict().items():
         assert torch.equal(value, resumed.model.state_dict()[name]), name
     for name, value in whole.state_dict().items():
@@ -70,21 +70,21 @@ def test_an_interrupt_saves_first(data: Dataset, tmp_path: Path, number: signal.
                 os.kill(os.getpid(), number)
             return super().update(batch, generator)
 
-    stopped = Interrupted(FB(SMALL, torch.Generator().manual_seed(1)))
+    stopped = Interrupted(fb_network(SMALL, torch.Generator().manual_seed(1)), SMALL)
     before = signal.getsignal(number)
     with pytest.raises(KeyboardInterrupt):
-        pretrain(stopped, data, settings(30), tmp_path / "run")
+        fit(stopped, data, settings(30), tmp_path / "run")
     assert signal.getsignal(number) is before
     assert files.read_metadata(tmp_path / "run" / "training.safetensors")["step"] == "18"
     whole, resumed = learner(), learner()
-    pretrain(whole, data, settings(30))
-    pretrain(resumed, data, settings(30), tmp_path / "run")
+    fit(whole, data, settings(30))
+    fit(resumed, data, settings(30), tmp_path / "run")
     assert model_hash(whole.model) == model_hash(resumed.model)
 
 
 def test_the_run_leaves_a_checkpoint_that_can_be_prompted(data: Dataset, tmp_path: Path) -> None:
     trained = learner()
-    pretrain(trained, data, settings(5), tmp_path / "run", facts={"world": "donut"})
+    fit(trained, data, settings(5), tmp_path / "run", facts={"world": "donut"})
     loaded = checkpoint.load(tmp_path / "run")
     assert loaded.facts["data"] == data.fingerprint()
     assert loaded.prompt["obs"].shape == (2_000, 2)
@@ -97,7 +97,7 @@ def test_same_seed_same_weights_other_seed_other_weights(data: Dataset) -> None:
     runs = []
     for seed in (0, 0, 1):
         one = learner()
-        pretrain(one, data, settings(10, seed=seed))
+        fit(one, data, settings(10, seed=seed))
         runs.append(one.model.forward_map.Fs[0].weight)
     assert torch.equal(runs[0], runs[1])
     assert not torch.equal(runs[0], runs[2])
@@ -105,17 +105,17 @@ def test_same_seed_same_weights_other_seed_other_weights(data: Dataset) -> None:
 
 def test_mistakes_are_explained_before_any_time_is_spent(data: Dataset, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="2 observation and 2 action columns, the model expects 3 and 2"):
-        pretrain(FBLearner(FB(SMALL.but(obs_dim=3))), data, settings(5))
+        fit(learner(obs_dim=3), data, settings(5))
     with pytest.raises(DataError, match="fewer than one batch"):
-        pretrain(learner(), data, settings(5, batch_size=4_000))
-    pretrain(learner(), data, settings(5), tmp_path / "run")
+        fit(learner(), data, settings(5, batch_size=4_000))
+    fit(learner(), data, settings(5), tmp_path / "run")
     with pytest.raises(CheckpointError, match="trained with seed=0, now 1"):
-        pretrain(learner(), data, settings(9, seed=1), tmp_path / "run")
+        fit(learner(), data, settings(9, seed=1), tmp_path / "run")
     with pytest.raises(CheckpointError, match=r"trained with model.hidden=16, now 32"):
-        pretrain(learner(hidden=32), data, settings(9), tmp_path / "run")
+        fit(learner(hidden=32), data, settings(9), tmp_path / "run")
     other = collect(2_000, torch.Generator().manual_seed(1))
     with pytest.raises(CheckpointError, match=f"data={data.fingerprint()}, now {other.fingerprint()}"):
-        pretrain(learner(), other, settings(9), tmp_path / "run")
+        fit(learner(), other, settings(9), tmp_path / "run")
 
 
 @pytest.mark.parametrize("name", ["obs", "action"])
@@ -126,26 +126,26 @@ def test_data_that_are_not_numbers_are_refused(data: Dataset, tmp_path: Path, na
     content[25, 1], content[1_500, 0] = np.nan, np.inf
     (tmp_path / "set" / f"{name}.bin").write_bytes(content.tobytes())
     with pytest.raises(DataError, match=f"2 rows of '{name}' hold NaN .* first in episode 2, step 3: leave"):
-        pretrain(learner(), Dataset.open(tmp_path / "set"), settings(5), tmp_path / "run")
+        fit(learner(), Dataset.open(tmp_path / "set"), settings(5), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
 def test_a_folder_that_holds_something_else_is_left_alone(data: Dataset, tmp_path: Path) -> None:
     data.save(tmp_path / "set")
     with pytest.raises(CheckpointError, match="holds a dataset"):
-        pretrain(learner(), data, settings(5), tmp_path / "set")
+        fit(learner(), data, settings(5), tmp_path / "set")
     checkpoint.save(learner().model, tmp_path / "finished")
     with pytest.raises(CheckpointError, match="a checkpoint without its training state"):
-        pretrain(learner(), data, settings(5), tmp_path / "finished")
+        fit(learner(), data, settings(5), tmp_path / "finished")
     with RunFolder(tmp_path / "busy"), pytest.raises(DataError, match="another process is writing"):
-        pretrain(learner(), data, settings(5), tmp_path / "busy")
+        fit(learner(), data, settings(5), tmp_path / "busy")
 
 
 def test_more_steps_can_be_asked_for_until_annealing_has_begun(data: Dataset, tmp_path: Path) -> None:
     def train(steps: int, name: str, save_every: int = 10) -> FBLearner:
         one = learner()
         config = TrainConfig(steps=steps, batch_size=32, log_every=5, save_every=save_every, anneal=0.5)
-        pretrain(one, data, config, tmp_path / name)
+        fit(one, data, config, tmp_path / name)
         return one
 
     train(20, "run")
@@ -164,11 +164,11 @@ def stop_at(step: int, path: Path, data: Dataset) -> None:
 
     config = TrainConfig(steps=20, batch_size=32, log_every=5, save_every=10, anneal=0.5, eval_every=step)
     with pytest.raises(KeyboardInterrupt):
-        pretrain(learner(), data, config, path, on_eval=interrupt)
+        fit(learner(), data, config, path, on_eval=interrupt)
 
 
 def test_divergence_is_named_and_the_last_good_state_stays(data: Dataset, tmp_path: Path) -> None:
-    pretrain(learner(), data, settings(10), tmp_path / "run")
+    fit(learner(), data, settings(10), tmp_path / "run")
     good = (tmp_path / "run" / "training.safetensors").read_bytes()
 
     class Broken(FBLearner):
@@ -178,7 +178,7 @@ def test_divergence_is_named_and_the_last_good_state_stays(data: Dataset, tmp_pa
             return super().update(batch, generator)
 
     with pytest.raises(DataError, match="diverged at step 15"):
-        pretrain(Broken(learner().model), data, settings(20), tmp_path / "run")
+        fit(Broken(learner().model, SMALL), data, settings(20), tmp_path / "run")
     assert (tmp_path / "run" / "training.safetensors").read_bytes() == good
 
 
@@ -190,30 +190,30 @@ def test_tests_have_their_own_rhythm(data: Dataset, tmp_path: Path) -> None:
         return {"return/mean": 1.0}
 
     with_tests = learner()
-    lines = pretrain(with_tests, data, settings(20, eval_every=8), tmp_path / "run", on_eval=test)
+    lines = fit(with_tests, data, settings(20, eval_every=8), tmp_path / "run", on_eval=test)
     assert asked == [0, 8, 16, 20]
     assert [line["step"] for line in lines] == [0, 5, 8, 10, 15, 16, 20]
     assert [line["step"] for line in lines if "loss" in line] == [5, 10, 15, 20]
     assert [line["step"] for line in lines if "return/mean" in line] == asked
-    pretrain(learner(), data, settings(30, eval_every=8), tmp_path / "run", on_eval=test)
+    fit(learner(), data, settings(30, eval_every=8), tmp_path / "run", on_eval=test)
     assert asked == [0, 8, 16, 20, 24, 30]  # neither the beginning nor what is done is tested again
     without = learner()
-    pretrain(without, data, settings(20))
+    fit(without, data, settings(20))
     assert model_hash(without.model) == model_hash(with_tests.model)  # tests touch nothing
 
 
 def test_a_torn_last_line_is_cut(data: Dataset, tmp_path: Path) -> None:
-    pretrain(learner(), data, settings(10), tmp_path / "run")
+    fit(learner(), data, settings(10), tmp_path / "run")
     with (tmp_path / "run" / "metrics.jsonl").open("a") as file:
         file.write('{"step": 15, "loss": 1.0}\n{"step": 20, "lo')
-    pretrain(learner(), data, settings(20), tmp_path / "run")
+    fit(learner(), data, settings(20), tmp_path / "run")
     assert [line["step"] for line in read_metrics(tmp_path / "run")] == [5, 10, 15, 20]
     assert read_metrics(tmp_path / "run")[2]["loss"] != 1.0
 
 
 def test_the_run_says_where_it_comes_from(data: Dataset, tmp_path: Path) -> None:
-    pretrain(learner(), data, settings(5), tmp_path / "run", facts={"world": "donut"})
-    pretrain(learner(), data, settings(10), tmp_path / "run", facts={"world": "donut"})
+    fit(learner(), data, settings(5), tmp_path / "run", facts={"world": "donut"})
+    fit(learner(), data, settings(10), tmp_path / "run", facts={"world": "donut"})
     found = json.loads((tmp_path / "run" / "run.json").read_text())
     assert found["settings"]["model.hidden"] == 16
     assert found["settings"]["data"] == data.fingerprint()
@@ -269,17 +269,17 @@ def test_actor_step_computes_no_gradient_for_F(data: Dataset) -> None:
     ids=str,
 )
 def test_every_option_trains(data: Dataset, change: dict) -> None:
-    history = pretrain(learner(**change), data, settings(10))
+    history = fit(learner(**change), data, settings(10))
     assert all(value == value for value in history[-1].values())
 
 
 def test_gram_and_dense_updates_agree(data: Dataset) -> None:
     """One update with the Gram loss equals one with the N×N loss of the same (mean) target."""
-    import zol.models.fb_learner as fb
+    import zol.models.fb as fb
 
     results = []
     for dense in (False, True):
-        one = FBLearner(FB(SMALL, torch.Generator().manual_seed(1)).double())
+        one = FBLearner(fb_network(SMALL, torch.Generator().manual_seed(1)).double(), SMALL)
         batch = data.sample(64, torch.Generator().manual_seed(2))
         batch = Batch(batch.obs.double(), batch.action.double(), batch.next_obs.double(), batch.terminated)
         original = fb.gram_loss
@@ -303,8 +303,9 @@ def test_stretches_shorten_as_learning_rates_fall(data: Dataset) -> None:
             seen.append(1 if batch.length is None else int(batch.length.max()))
             return super().update(batch, generator)
 
-    one = Watched(FB(SMALL.but(n_step=8), torch.Generator().manual_seed(1)))
-    pretrain(one, data, TrainConfig(steps=16, batch_size=64, anneal=0.5))
+    config = SMALL.but(n_step=8)
+    one = Watched(fb_network(config, torch.Generator().manual_seed(1)), config)
+    fit(one, data, TrainConfig(steps=16, batch_size=64, anneal=0.5))
     assert seen == [8] * 9 + [7, 6, 5, 4, 3, 2, 1]
 
 

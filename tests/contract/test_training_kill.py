@@ -15,9 +15,8 @@ from killing import run
 from zol.collect.donut import collect
 from zol.common import files
 from zol.data import Batch, Dataset
-from zol.models.fb import FB, FBConfig
-from zol.models.fb_learner import FBLearner
-from zol.train import TrainConfig, pretrain
+from zol.models.fb import FBConfig, FBLearner, fb_network
+from zol.train import TrainConfig, fit
 from zol.train.run_folder import STATE, read_metrics
 
 SMALL = FBConfig(obs_dim=2, action_dim=2, z_dim=6, hidden=16, backward_hidden=16, normalise_obs=True)
@@ -28,7 +27,7 @@ class Talking(FBLearner):
     """Says a word at every update, so that it can be killed at a chosen one."""
 
     def __init__(self, say) -> None:
-        super().__init__(FB(SMALL, torch.Generator().manual_seed(1)))
+        super().__init__(fb_network(SMALL, torch.Generator().manual_seed(1)), SMALL)
         self.say = say
 
     def update(self, batch: Batch, generator: torch.Generator):
@@ -39,7 +38,7 @@ class Talking(FBLearner):
 def train(say, data: Path, out: Path, save_every: int, steps: int = STEPS) -> None:
     anneal = 0.3 if steps == STEPS else 0.0  # an annealed run cannot be made longer
     config = TrainConfig(steps=steps, batch_size=16, log_every=5, save_every=save_every, anneal=anneal)
-    pretrain(Talking(say), Dataset.open(data), config, out)
+    fit(Talking(say), Dataset.open(data), config, out)
 
 
 def train_with_little_room(say, data: Path, out: Path, limit: int) -> None:

@@ -6,7 +6,7 @@ import torch
 from zol.collect.donut import collect
 from zol.common.errors import DataError
 from zol.models.base import Latent, identity
-from zol.models.fb import FB, FBConfig
+from zol.models.fb import FBConfig, fb_network
 from zol.rollout import evaluate
 from zol.testing import check_world
 from zol.worlds.donut import INNER, OUTER, Donut
@@ -58,7 +58,9 @@ def test_every_donut_task_rewards_something_and_not_everything() -> None:
 def test_rollout_equals_the_plain_loop_and_pairs_starts() -> None:
     """Discounted returns are on the scale of the model's estimates, so they use the model's discount."""
     world = Donut()
-    model = FB(FBConfig(obs_dim=2, action_dim=2, z_dim=4, hidden=16, backward_hidden=16, discount=0.9))
+    model = fb_network(
+        FBConfig(obs_dim=2, action_dim=2, z_dim=4, hidden=16, backward_hidden=16, discount=0.9)
+    )
     assert model.discount != world.discount
     z = model.project(torch.randn(3, 4, generator=generator(1)))
     names = ["square", "cross", "square"]
@@ -83,7 +85,7 @@ def test_rollout_equals_the_plain_loop_and_pairs_starts() -> None:
 
 
 def test_rollout_mistakes_are_explained() -> None:
-    model = FB(FBConfig(obs_dim=2, action_dim=2, z_dim=4, hidden=16, backward_hidden=16))
+    model = fb_network(FBConfig(obs_dim=2, action_dim=2, z_dim=4, hidden=16, backward_hidden=16))
     latent = Latent(torch.ones(4), identity(model), "sqare", "test")
     with pytest.raises(DataError, match="did you mean 'square'"):
         evaluate(Donut(), model, [latent], episodes=2, generator=generator())

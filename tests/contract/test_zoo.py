@@ -10,12 +10,12 @@ from zol import checkpoint
 from zol.checkpoint import zoo
 from zol.cli import main
 from zol.common.errors import CheckpointError
-from zol.models.fb import FB, FBConfig
+from zol.models.fb import FBConfig, fb_network
 
 
 @pytest.fixture
 def trained(tmp_path: Path) -> Path:
-    model = FB(FBConfig(obs_dim=2, action_dim=2, z_dim=4, hidden=8))
+    model = fb_network(FBConfig(obs_dim=2, action_dim=2, z_dim=4, hidden=8))
     sample = {
         "obs": torch.randn(100, 2),
         "action": torch.zeros(100, 2),

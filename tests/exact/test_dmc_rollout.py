@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from zol.models.base import Latent, identity
-from zol.models.fb import FB, FBConfig
+from zol.models.fb import FBConfig, fb_network
 from zol.rollout import REWARDS_AT_ONCE, evaluate
 from zol.worlds import make
 
@@ -15,7 +15,9 @@ from zol.worlds import make
 )
 def test_rollouts_earn_what_a_plain_loop_earns(name, tasks):
     world, episodes, steps = make(name), 2, REWARDS_AT_ONCE + 7
-    model = FB(FBConfig(obs_dim=world.layout.obs_dim, action_dim=world.action_dim, z_dim=8, hidden=16))
+    model = fb_network(
+        FBConfig(obs_dim=world.layout.obs_dim, action_dim=world.action_dim, z_dim=8, hidden=16)
+    )
     z = model.project(torch.randn((len(tasks), 8), generator=torch.Generator().manual_seed(1)))
     latents = [Latent(z[k], identity(model), task, "random") for k, task in enumerate(tasks)]
     result = evaluate(

@@ -3,22 +3,22 @@
 import pytest
 import torch
 
-from zol.models.fb import FB, FBConfig
+from zol.models.fb import FBConfig, fb_network
 from zol.models.fixed_latent import FixedLatentActor, fix_latent
+from zol.models.network import Network
 
 
 def generator(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def trained_like(**settings: object) -> FB:
+def trained_like(**settings: object) -> Network:
     """A model in which no weight, bias or statistic is left at its first value."""
-    model = FB(FBConfig(obs_dim=5, action_dim=3, z_dim=7, hidden=32, **settings), generator(1))
+    model = fb_network(FBConfig(obs_dim=5, action_dim=3, z_dim=7, hidden=32, **settings), generator(1))
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.1 * torch.randn(parameter.shape, generator=generator(2)))
-        if model.config.normalise_obs:
-            model.normaliser.update(3 + 2 * torch.randn(200, 5, generator=generator(3)))
+        model.update_statistics(3 + 2 * torch.randn(200, 5, generator=generator(3)))
     return model
 
 

@@ -8,7 +8,7 @@ from zol.adapt import candidate_latents, gpi_policy
 from zol.adapt.gpi import GPI
 from zol.common.config import ConfigError
 from zol.evidence import Evidence
-from zol.models.fb import FB, FBConfig
+from zol.models.fb import FBConfig, fb_network
 from zol.rollout import evaluate
 from zol.testing.exact import ExactFB
 from zol.worlds.donut import Donut
@@ -94,7 +94,7 @@ def _table(name, rewards):
 
 def test_a_pool_of_prompts_and_goals_runs_on_the_donut_and_pessimism_matters() -> None:
     world = Donut()
-    model = FB(FBConfig(obs_dim=2, action_dim=2, z_dim=8, discount=0.9, hidden=16), generator())
+    model = fb_network(FBConfig(obs_dim=2, action_dim=2, z_dim=8, discount=0.9, hidden=16), generator())
     states = world.reset(300, generator(1))
     evidence = Evidence.label(states, world.tasks, states.obs[:20])
     more = model.project(torch.randn(5, 8, generator=generator(2)))

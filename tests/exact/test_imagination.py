@@ -9,7 +9,8 @@ from zol.fields import Field, Layout, States
 from zol.imagination.dynamics import Dynamics, DynamicsConfig, full_state
 from zol.imagination.rollouts import ImaginedRollouts
 from zol.models.base import Latent, model_hash
-from zol.models.fb import FB, FBConfig
+from zol.models.fb import FBConfig, fb_network
+from zol.models.network import Network
 from zol.prompt import RewardMoments
 from zol.rollout import evaluate
 from zol.tasks import Task
@@ -30,11 +31,11 @@ class TrueDonut(nn.Module):
 
 
 @pytest.fixture
-def model() -> FB:
-    return FB(FBConfig(obs_dim=2, action_dim=2, z_dim=6, hidden=16, discount=0.9))
+def model() -> Network:
+    return fb_network(FBConfig(obs_dim=2, action_dim=2, z_dim=6, hidden=16, discount=0.9))
 
 
-def test_true_dynamics_give_true_returns(model: FB) -> None:
+def test_true_dynamics_give_true_returns(model: Network) -> None:
     world = make("donut")
     tasks = list(world.tasks.values())
     z = model.project(torch.randn(3, 6, generator=torch.Generator().manual_seed(0)))
@@ -73,7 +74,7 @@ def ensemble(noise: float = 0.0) -> Dynamics:
 
 @pytest.mark.parametrize("bootstrap", [False, True])
 def test_batched_rollouts_equal_one_environment_at_a_time(bootstrap: bool) -> None:
-    model = FB(FBConfig(obs_dim=3, action_dim=2, z_dim=6, hidden=16, discount=0.9))
+    model = fb_network(FBConfig(obs_dim=3, action_dim=2, z_dim=6, hidden=16, discount=0.9))
     dynamics, gamma, horizon = ensemble(), 0.9 if bootstrap else 1.0, 13
     generator = torch.Generator().manual_seed(3)
     z, starts = model.project(torch.randn(4, 6, generator=generator)), torch.randn(5, 4, generator=generator)
@@ -101,7 +102,7 @@ def test_batched_rollouts_equal_one_environment_at_a_time(bootstrap: bool) -> No
 
 
 def test_noise_is_shared_by_latents_and_scaled_by_the_error() -> None:
-    model = FB(FBConfig(obs_dim=3, action_dim=2, z_dim=6, hidden=16))
+    model = fb_network(FBConfig(obs_dim=3, action_dim=2, z_dim=6, hidden=16))
     z = model.project(torch.randn(1, 6)).repeat(2, 1)
     starts = torch.randn(5, 4)
 

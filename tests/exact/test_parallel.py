@@ -12,8 +12,7 @@ from torch import multiprocessing
 from zol.common import parallel
 from zol.common.errors import DataError
 from zol.data import Batch
-from zol.models.fb import FB, FBConfig
-from zol.models.fb_learner import FBLearner
+from zol.models.fb import FBConfig, FBLearner, fb_network
 
 CONFIG = FBConfig(obs_dim=5, action_dim=2, z_dim=8, hidden=32, backward_hidden=32, normalise_obs=True)
 BATCH, STEPS = 512, 20
@@ -39,7 +38,8 @@ def global_batch(step: int, stretches: bool) -> list[torch.Tensor]:
 
 def train(changes: dict[str, Any]) -> dict[str, torch.Tensor]:
     """Every loss and summed gradient of every step, and the whole state after the last one."""
-    learner = FBLearner(FB(CONFIG.but(**changes)).double())
+    config = CONFIG.but(**changes)
+    learner = FBLearner(fb_network(config).double(), config)
     seen: dict[str, torch.Tensor] = {}
     gradients = watch_gradients(learner)
     generator = torch.Generator().manual_seed(7)

@@ -5,12 +5,13 @@ import torch
 
 from zol import prompt
 from zol.common.errors import DataError
-from zol.models.fb import FB, FBConfig
+from zol.models.fb import FBConfig, fb_network
+from zol.models.network import Network
 
 
 @pytest.fixture(scope="module")
-def model() -> FB:
-    return FB(FBConfig(obs_dim=3, action_dim=2, z_dim=6, hidden=16, backward_hidden=16))
+def model() -> Network:
+    return fb_network(FBConfig(obs_dim=3, action_dim=2, z_dim=6, hidden=16, backward_hidden=16))
 
 
 @pytest.fixture(scope="module")
@@ -27,26 +28,26 @@ def on_sphere(z: torch.Tensor) -> torch.Tensor:
     return z / z.norm(dim=-1, keepdim=True) * z.shape[-1] ** 0.5
 
 
-def test_correlation_is_the_mean_of_B_r(model: FB, obs: torch.Tensor, rewards: torch.Tensor) -> None:
+def test_correlation_is_the_mean_of_B_r(model: Network, obs: torch.Tensor, rewards: torch.Tensor) -> None:
     B = model.backward(obs).detach()
     expected = torch.stack([on_sphere((B * r.unsqueeze(-1)).mean(0)) for r in rewards])
     torch.testing.assert_close(prompt.reward(model, obs, rewards), expected, rtol=1e-4, atol=1e-5)
 
 
-def test_ridge_is_least_squares(model: FB, obs: torch.Tensor, rewards: torch.Tensor) -> None:
+def test_ridge_is_least_squares(model: Network, obs: torch.Tensor, rewards: torch.Tensor) -> None:
     B = model.backward(obs).detach().double()
     expected = torch.linalg.lstsq(B, rewards.double().mT).solution.mT
     got = prompt.reward(model, obs, rewards, "ridge", ridge=1e-9)
     torch.testing.assert_close(got, on_sphere(expected).float(), rtol=1e-3, atol=1e-4)
 
 
-def test_ridge_recovers_a_linear_reward_exactly(model: FB, obs: torch.Tensor) -> None:
+def test_ridge_recovers_a_linear_reward_exactly(model: Network, obs: torch.Tensor) -> None:
     z = model.project(torch.randn(6))
     r = (model.backward(obs) @ z).detach()
     torch.testing.assert_close(prompt.reward(model, obs, r, "ridge", ridge=1e-9), z, rtol=1e-3, atol=1e-3)
 
 
-def test_weighted_is_softmax_regression(model: FB, obs: torch.Tensor, rewards: torch.Tensor) -> None:
+def test_weighted_is_softmax_regression(model: Network, obs: torch.Tensor, rewards: torch.Tensor) -> None:
     B = model.backward(obs).detach()
     w = torch.softmax(10 * rewards, dim=-1)
     expected = on_sphere((w * rewards) @ B)
@@ -55,7 +56,7 @@ def test_weighted_is_softmax_regression(model: FB, obs: torch.Tensor, rewards: t
 
 @pytest.mark.parametrize("how", ["correlation", "ridge", "weighted"])
 def test_batched_and_chunked_change_nothing(
-    model: FB, obs: torch.Tensor, rewards: torch.Tensor, how: prompt.RewardPrompt
+    model: Network, obs: torch.Tensor, rewards: torch.Tensor, how: prompt.RewardPrompt
 ) -> None:
     whole = prompt.reward(model, obs, rewards, how)
     chunked = prompt.reward(model, obs, rewards, how, chunk=7)
@@ -64,25 +65,25 @@ def test_batched_and_chunked_change_nothing(
     torch.testing.assert_close(whole, one_by_one, rtol=1e-5, atol=1e-6)
 
 
-def test_centring_ignores_a_constant(model: FB, obs: torch.Tensor, rewards: torch.Tensor) -> None:
+def test_centring_ignores_a_constant(model: Network, obs: torch.Tensor, rewards: torch.Tensor) -> None:
     one = prompt.reward(model, obs, rewards, centre=True)
     other = prompt.reward(model, obs, rewards + 5.0, centre=True)
     torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-3)
 
 
-def test_a_constant_reward_points_at_the_mean_feature(model: FB, obs: torch.Tensor) -> None:
+def test_a_constant_reward_points_at_the_mean_feature(model: Network, obs: torch.Tensor) -> None:
     expected = on_sphere(model.backward(obs).detach().mean(0))
     torch.testing.assert_close(
         prompt.reward(model, obs, torch.full((500,), 2.0)), expected, rtol=1e-4, atol=1e-4
     )
 
 
-def test_goal_is_B(model: FB, obs: torch.Tensor) -> None:
+def test_goal_is_B(model: Network, obs: torch.Tensor) -> None:
     torch.testing.assert_close(prompt.goal(model, obs[:4]), on_sphere(model.backward(obs[:4]).detach()))
 
 
 @pytest.mark.parametrize("window", [1, 3, 50])
-def test_tracking_looks_ahead_and_is_cut_at_the_end(model: FB, obs: torch.Tensor, window: int) -> None:
+def test_tracking_looks_ahead_and_is_cut_at_the_end(model: Network, obs: torch.Tensor, window: int) -> None:
     motion = obs[:12]
     B = model.backward(motion[1:]).detach()
     expected = torch.stack([on_sphere(B[t : t + window].mean(0)) for t in range(11)])
@@ -100,18 +101,18 @@ def test_tracking_looks_ahead_and_is_cut_at_the_end(model: FB, obs: torch.Tensor
     ],
     ids=["zero", "nan", "length", "columns", "empty"],
 )
-def test_bad_input_is_one_clear_sentence(model: FB, obs, rewards, make, words: str) -> None:
+def test_bad_input_is_one_clear_sentence(model: Network, obs, rewards, make, words: str) -> None:
     states, values = make(obs, rewards[1].clone())
     with pytest.raises(DataError, match=words):
         prompt.reward(model, states, values)
 
 
-def test_constant_reward_is_refused_when_centred(model: FB, obs: torch.Tensor) -> None:
+def test_constant_reward_is_refused_when_centred(model: Network, obs: torch.Tensor) -> None:
     with pytest.raises(DataError, match="constant on all 500"):
         prompt.reward(model, obs, torch.full((500,), 3.0), centre=True)
 
 
-def test_motion_errors(model: FB, obs: torch.Tensor) -> None:
+def test_motion_errors(model: Network, obs: torch.Tensor) -> None:
     with pytest.raises(DataError, match="frames ≥ 2"):
         prompt.tracking(model, obs[:1])
     with pytest.raises(DataError, match="at least one frame"):

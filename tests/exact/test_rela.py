@@ -10,7 +10,8 @@ from zol.adapt.replay import Replay, Steps
 from zol.collect.donut import collect
 from zol.common.config import ConfigError
 from zol.evidence import Evidence
-from zol.models.fb import FB, FBConfig
+from zol.models.fb import FBConfig, fb_network
+from zol.models.network import Network
 from zol.worlds.donut import Donut
 
 TASKS = ("square", "cross")
@@ -21,9 +22,9 @@ def generator(seed: int = 0) -> torch.Generator:
 
 
 @pytest.fixture(scope="module")
-def fb() -> FB:
+def fb() -> Network:
     config = FBConfig(obs_dim=2, action_dim=2, z_dim=8, discount=0.9, hidden=32, backward_hidden=32)
-    return FB(config, generator(4)).double()
+    return fb_network(config, generator(4)).double()
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +41,7 @@ def random_steps(n: int = 40, seed: int = 6) -> Steps:
     return Steps(*draw, unseen, torch.zeros(2, n, dtype=torch.bool))
 
 
-def learner(fb: FB, evidence: Evidence, **settings: float) -> ReLA:
+def learner(fb: Network, evidence: Evidence, **settings: float) -> ReLA:
     """A ReLA whose residual critics are no longer zero."""
     config = ReLAConfig(**{"learning_rate": 0.05, "critic_learning_rate": 0.01, **settings})
     made = ReLA(FrozenCritic.of(fb, evidence), evidence.prompt(fb), evidence.obs, config, generator(7))
@@ -52,7 +53,7 @@ def learner(fb: FB, evidence: Evidence, **settings: float) -> ReLA:
     return made
 
 
-def test_the_first_steps_follow_the_frozen_value_alone(fb: FB, evidence: Evidence) -> None:
+def test_the_first_steps_follow_the_frozen_value_alone(fb: Network, evidence: Evidence) -> None:
     made = ReLA(FrozenCritic.of(fb, evidence), evidence.prompt(fb), evidence.obs, ReLAConfig(), generator(7))
     steps = random_steps()
     assert not made.residual(steps.obs, steps.action).any()
@@ -60,7 +61,7 @@ def test_the_first_steps_follow_the_frozen_value_alone(fb: FB, evidence: Evidenc
 
 @pytest.mark.parametrize("part", ["both", "frozen", "residual"])
 def test_the_gradient_passes_through_the_actor_into_both_critics(
-    fb: FB, evidence: Evidence, part: str
+    fb: Network, evidence: Evidence, part: str
 ) -> None:
     """Public code acts without gradients, so that z hears of neither the actor nor the residual."""
     made, obs = learner(fb, evidence), random_steps().obs
@@ -87,7 +88,7 @@ def test_the_gradient_passes_through_the_actor_into_both_critics(
     assert bool((gradient.norm(dim=-1) > 1e-4).all())
 
 
-def test_targets_end_where_the_world_ends_and_nowhere_else(fb: FB, evidence: Evidence) -> None:
+def test_targets_end_where_the_world_ends_and_nowhere_else(fb: Network, evidence: Evidence) -> None:
     made, steps = learner(fb, evidence), random_steps()
     steps.terminated[:, ::2] = True
     y = made.target_values(steps)
@@ -97,7 +98,7 @@ def test_targets_end_where_the_world_ends_and_nowhere_else(fb: FB, evidence: Evi
     torch.testing.assert_close(y[:, 1::2], (steps.unseen + 0.9 * following)[:, 1::2])
 
 
-def test_tasks_do_not_touch_each_other(fb: FB, evidence: Evidence) -> None:
+def test_tasks_do_not_touch_each_other(fb: Network, evidence: Evidence) -> None:
     one, other, steps, changed = learner(fb, evidence), learner(fb, evidence), random_steps(), random_steps()
     changed.unseen[1] += 5.0
     changed.obs[1] *= 2.0
@@ -122,7 +123,7 @@ def test_the_buffer_keeps_the_latest_steps() -> None:
 
 
 def test_half_of_every_batch_is_offline_if_data_are_given(
-    fb: FB, evidence: Evidence, monkeypatch: pytest.MonkeyPatch
+    fb: Network, evidence: Evidence, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Public code learns from its own buffer alone."""
     world, batches = Donut(), list[Steps]()
@@ -144,7 +145,9 @@ def test_half_of_every_batch_is_offline_if_data_are_given(
     assert not any(tuple(row) in known for b in batches for row in b.obs[0].tolist())
 
 
-def test_networks_stay_frozen_and_the_same_seed_gives_the_same_latents(fb: FB, evidence: Evidence) -> None:
+def test_networks_stay_frozen_and_the_same_seed_gives_the_same_latents(
+    fb: Network, evidence: Evidence
+) -> None:
     world, before = Donut(), {name: value.clone() for name, value in fb.state_dict().items()}
     config = ReLAConfig(environment_steps=24, warmup=4, batch_size=8, environments=2, learning_rate=0.05)
     tasks = {name: world.tasks[name] for name in TASKS}
@@ -158,7 +161,7 @@ def test_networks_stay_frozen_and_the_same_seed_gives_the_same_latents(fb: FB, e
     assert all(p.requires_grad and p.grad is None for p in fb.parameters())
 
 
-def test_mistakes_are_explained(fb: FB, evidence: Evidence) -> None:
+def test_mistakes_are_explained(fb: Network, evidence: Evidence) -> None:
     world = Donut()
     tasks = [world.tasks[name] for name in TASKS]
     for settings in ({"environment_steps": 100}, {"environment_steps": 10_001, "environments": 2}):

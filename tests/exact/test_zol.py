@@ -10,7 +10,8 @@ from zol.adapt.zol import _mu_states, zol_search
 from zol.adapt.zol_settings import AUTHORS, PER_ROW, ZOLConfig
 from zol.common.config import ConfigError
 from zol.evidence import Evidence
-from zol.models.fb import FB, FBConfig
+from zol.models.fb import FBConfig, fb_network
+from zol.models.network import Network
 from zol.testing.exact import ExactFB
 from zol.worlds.tabular import FiniteMDP, random_mdp
 
@@ -39,8 +40,8 @@ def uniform_start(mdp: FiniteMDP) -> FiniteMDP:
 
 
 @pytest.fixture(scope="module")
-def fb() -> FB:
-    return FB(
+def fb() -> Network:
+    return fb_network(
         FBConfig(obs_dim=3, action_dim=2, z_dim=8, discount=0.5, hidden=32, backward_hidden=32), generator(4)
     ).double()
 
@@ -101,7 +102,7 @@ def test_gradient_matches_finite_differences(which: str, request: pytest.Fixture
     assert (partial - gradient).norm() > 1e-3 * gradient.norm()
 
 
-def test_a_sweep_equals_its_rows_one_by_one(fb: FB, evidence: Evidence) -> None:
+def test_a_sweep_equals_its_rows_one_by_one(fb: Network, evidence: Evidence) -> None:
     configs = [
         ZOLConfig(steps=12, learning_rate=0.01),
         ZOLConfig(steps=7, learning_rate=0.03, chi_square=0.1, trust_region=0.5, clip=1.2),
@@ -117,7 +118,7 @@ def test_a_sweep_equals_its_rows_one_by_one(fb: FB, evidence: Evidence) -> None:
             torch.testing.assert_close(together.estimate[c, t], single.estimate[0, 0], rtol=1e-6, atol=1e-6)
 
 
-def test_rows_that_share_a_path_share_its_work(fb: FB, evidence: Evidence) -> None:
+def test_rows_that_share_a_path_share_its_work(fb: Network, evidence: Evidence) -> None:
     """Step counts and clips that never bite cost nothing; a clip that bites is searched for itself."""
     base = ZOLConfig(steps=9, learning_rate=0.05)
     start = evidence.prompt(fb)
@@ -144,14 +145,14 @@ def test_rows_that_share_a_path_share_its_work(fb: FB, evidence: Evidence) -> No
     assert not torch.equal(together.z[0], together.z[3])
 
 
-def one_row(fb: FB, evidence: Evidence, start: torch.Tensor, config: ZOLConfig) -> Ascent:
+def one_row(fb: Network, evidence: Evidence, start: torch.Tensor, config: ZOLConfig) -> Ascent:
     rows = {name: torch.tensor([getattr(config, name)]) for name in PER_ROW}
     z0 = fb.project(start[:1])
     B = fb.backward(evidence.obs).detach()
     return Ascent(fb, B, evidence.rewards[:1], evidence.starts, z0, config, rows)
 
 
-def test_a_trace_is_optional(fb: FB, evidence: Evidence) -> None:
+def test_a_trace_is_optional(fb: Network, evidence: Evidence) -> None:
     start = evidence.prompt(fb)
     told, silent = (
         zol_search(fb, evidence, start, ZOLConfig(steps=5), trace=trace) for trace in (True, False)
@@ -161,7 +162,7 @@ def test_a_trace_is_optional(fb: FB, evidence: Evidence) -> None:
     assert set(told.diagnostics) == set(silent.diagnostics)
 
 
-def test_adam_is_torchs_adam(fb: FB, evidence: Evidence) -> None:
+def test_adam_is_torchs_adam(fb: Network, evidence: Evidence) -> None:
     """The slow obvious loop: torch.optim.Adam on one latent, projected after each step."""
     config = ZOLConfig(steps=15, learning_rate=0.02, chi_square=0.01, trust_region=0.05)
     start = evidence.prompt(fb)
@@ -192,14 +193,16 @@ def test_adam_is_torchs_adam(fb: FB, evidence: Evidence) -> None:
 
 
 @pytest.fixture(scope="module")
-def far_sighted() -> FB:
+def far_sighted() -> Network:
     """A discount like those of real models: a radial part of the gradient would be large."""
     sizes = {"obs_dim": 3, "action_dim": 2, "z_dim": 8, "hidden": 32, "backward_hidden": 32}
-    return FB(FBConfig(discount=0.98, **sizes), generator(4)).double()
+    return fb_network(FBConfig(discount=0.98, **sizes), generator(4)).double()
 
 
 @pytest.mark.parametrize("change", [{}, {"shaping": "exp", "self_normalised": True}], ids=["paper", "exp"])
-def test_the_objective_depends_on_directions_alone(far_sighted: FB, evidence: Evidence, change: dict) -> None:
+def test_the_objective_depends_on_directions_alone(
+    far_sighted: Network, evidence: Evidence, change: dict
+) -> None:
     """L(c·z) = L(z) for c > 0, and so ⟨∇L, z⟩ = 0: nothing is gained by leaving the sphere."""
     config = ZOLConfig(chi_square=0.01, trust_region=0.05, **change)
     ascent = one_row(far_sighted, evidence, evidence.prompt(far_sighted), config)
@@ -214,7 +217,9 @@ def test_the_objective_depends_on_directions_alone(far_sighted: FB, evidence: Ev
     assert abs(float((gradient * z).sum())) < 1e-12 * float(gradient.norm() * z.norm())
 
 
-def test_the_gradient_is_the_tangential_part_of_the_one_in_space(far_sighted: FB, evidence: Evidence) -> None:
+def test_the_gradient_is_the_tangential_part_of_the_one_in_space(
+    far_sighted: Network, evidence: Evidence
+) -> None:
     """Without the projection the gradient has a radial part, which coordinate-wise Adam does not cancel."""
     config = ZOLConfig(chi_square=0.0, trust_region=0.0)
     ascent = one_row(far_sighted, evidence, evidence.prompt(far_sighted), config)
@@ -230,7 +235,7 @@ def test_the_gradient_is_the_tangential_part_of_the_one_in_space(far_sighted: FB
 
 
 @pytest.mark.parametrize("method", ["zol", "prompt"])
-def test_gradients_may_be_switched_off_around_it(fb: FB, evidence: Evidence, method: str) -> None:
+def test_gradients_may_be_switched_off_around_it(fb: Network, evidence: Evidence, method: str) -> None:
     def found() -> torch.Tensor:
         start = evidence.prompt(fb)
         return (
@@ -253,21 +258,21 @@ def test_high_reward_states_are_added_once_each(evidence: Evidence, share: float
         assert all(bool((best == state).all(-1).any()) for state in states[t, 20:])
 
 
-def test_the_returned_latent_is_the_one_that_was_scored(fb: FB, evidence: Evidence) -> None:
+def test_the_returned_latent_is_the_one_that_was_scored(fb: Network, evidence: Evidence) -> None:
     result = zol_search(fb, evidence, evidence.prompt(fb), ZOLConfig(steps=10, learning_rate=0.3))
     again = zol_search(fb, evidence, result.z[0], ZOLConfig(steps=0, trust_region=0.0))
     torch.testing.assert_close(again.estimate, result.estimate)
     assert bool((result.diagnostics["objective"] >= result.trace["objective"][0]).all())
 
 
-def test_networks_stay_frozen_and_keep_their_flags(fb: FB, evidence: Evidence) -> None:
+def test_networks_stay_frozen_and_keep_their_flags(fb: Network, evidence: Evidence) -> None:
     before = {name: value.clone() for name, value in fb.state_dict().items()}
     zol_search(fb, evidence, evidence.prompt(fb), ZOLConfig(steps=3))
     assert all(p.requires_grad and p.grad is None for p in fb.parameters())
     assert all(torch.equal(before[name], value) for name, value in fb.state_dict().items())
 
 
-def test_trace_shows_every_step_and_stops_with_its_row(fb: FB, evidence: Evidence) -> None:
+def test_trace_shows_every_step_and_stops_with_its_row(fb: Network, evidence: Evidence) -> None:
     result = zol_search(fb, evidence, evidence.prompt(fb), [ZOLConfig(steps=4), ZOLConfig(steps=9)])
     objective = result.trace["objective"]
     assert objective.shape == (10, 2, 3)
@@ -277,7 +282,7 @@ def test_trace_shows_every_step_and_stops_with_its_row(fb: FB, evidence: Evidenc
     assert bool((result.trace["distance"][0] == 0).all())
 
 
-def test_trust_region_holds_the_latent(fb: FB, evidence: Evidence) -> None:
+def test_trust_region_holds_the_latent(fb: Network, evidence: Evidence) -> None:
     start = evidence.prompt(fb)
     loose, tight = zol_search(
         fb, evidence, start, [ZOLConfig(steps=30, learning_rate=0.05, trust_region=t) for t in (0.0, 100.0)]
@@ -300,7 +305,7 @@ def test_trust_region_holds_the_latent(fb: FB, evidence: Evidence) -> None:
     ],
     ids=lambda change: next(iter(change)) + "=" + str(next(iter(change.values()))),
 )
-def test_every_variant_runs_and_differs_from_the_paper(fb: FB, evidence: Evidence, change: dict) -> None:
+def test_every_variant_runs_and_differs_from_the_paper(fb: Network, evidence: Evidence, change: dict) -> None:
     base = ZOLConfig(steps=8, learning_rate=0.05, clip=1.1, trust_region=0.2)
     start = evidence.prompt(fb)
     paper = zol_search(fb, evidence, start, base)
@@ -313,14 +318,14 @@ def test_authors_variant_is_complete() -> None:
     assert (AUTHORS.shaping, AUTHORS.self_normalised, AUTHORS.trust_region_norm) == ("exp", True, "mean")
 
 
-def test_latent_carries_its_provenance(fb: FB, evidence: Evidence) -> None:
+def test_latent_carries_its_provenance(fb: Network, evidence: Evidence) -> None:
     latent = zol_search(fb, evidence, evidence.prompt(fb), ZOLConfig(steps=2)).latent("up")
     assert (latent.task, latent.method, latent.config["steps"]) == ("up", "zol", 2)
     assert latent.estimate is not None
     assert set(latent.diagnostics) >= {"ess", "negative_share", "mean_ratio", "distance"}
 
 
-def test_mistakes_are_explained(fb: FB, evidence: Evidence) -> None:
+def test_mistakes_are_explained(fb: Network, evidence: Evidence) -> None:
     start = evidence.prompt(fb)
     with pytest.raises(ConfigError, match="share 'shaping'"):
         zol_search(fb, evidence, start, [ZOLConfig(), ZOLConfig(shaping="relu")])

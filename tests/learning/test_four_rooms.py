@@ -8,9 +8,9 @@ from zol import measure, prompt
 from zol.adapt import ZOLConfig, zol_search
 from zol.data import Dataset
 from zol.evidence import Evidence
-from zol.models.fb import FB, FBConfig
-from zol.models.fb_learner import FBLearner
-from zol.train import TrainConfig, pretrain
+from zol.models.fb import FBConfig, FBLearner, fb_network
+from zol.models.network import Network
+from zol.train import TrainConfig, fit
 from zol.worlds.tabular import FiniteMDP, TabularWorld, four_rooms
 
 SEED = 0
@@ -42,7 +42,7 @@ def data(rooms: TabularWorld) -> Dataset:
 
 
 @pytest.fixture(scope="module")
-def trained(rooms: TabularWorld, data: Dataset) -> FB:
+def trained(rooms: TabularWorld, data: Dataset) -> Network:
     config = FBConfig(
         obs_dim=rooms.mdp.states,
         action_dim=4,
@@ -57,19 +57,19 @@ def trained(rooms: TabularWorld, data: Dataset) -> FB:
         target_rate=0.05,
         orthonormality=0.1,
     )
-    model = FB(config, torch.Generator().manual_seed(SEED))
-    pretrain(FBLearner(model), data, TrainConfig(steps=3000, batch_size=256, seed=SEED, anneal=0.3))
+    model = fb_network(config, torch.Generator().manual_seed(SEED))
+    fit(FBLearner(model, config), data, TrainConfig(steps=3000, batch_size=256, seed=SEED, anneal=0.3))
     return model.eval()
 
 
-def true_returns(mdp: FiniteMDP, model: FB, z: torch.Tensor, rewards: torch.Tensor) -> torch.Tensor:
+def true_returns(mdp: FiniteMDP, model: Network, z: torch.Tensor, rewards: torch.Tensor) -> torch.Tensor:
     """Exact return of each latent's greedy policy, ``[goals]``."""
     with torch.no_grad():
         chosen = model.act(torch.eye(mdp.states), z.unsqueeze(1)).argmax(-1)
     return mdp.value(functional.one_hot(chosen, mdp.actions).double(), rewards)
 
 
-def test_fb_reaches_ninety_percent_of_the_optimum(rooms: TabularWorld, trained: FB) -> None:
+def test_fb_reaches_ninety_percent_of_the_optimum(rooms: TabularWorld, trained: Network) -> None:
     goals = torch.eye(rooms.mdp.states, dtype=torch.float64)
     z = prompt.goal(trained, torch.eye(rooms.mdp.states))
     got = true_returns(rooms.mdp, trained, z, goals)
@@ -85,7 +85,7 @@ def evidence_for(rooms: TabularWorld, data: Dataset, goals: list[int]) -> Eviden
     return Evidence.gather(data, tasks, rooms.layout, samples=2_000, starts=32, generator=generator)
 
 
-def test_zol_searches_without_losing_much(rooms: TabularWorld, trained: FB, data: Dataset) -> None:
+def test_zol_searches_without_losing_much(rooms: TabularWorld, trained: Network, data: Dataset) -> None:
     goals = list(range(0, rooms.mdp.states, 8))
     evidence = evidence_for(rooms, data, goals)
     rewards = torch.eye(rooms.mdp.states, dtype=torch.float64)[goals]
@@ -98,7 +98,7 @@ def test_zol_searches_without_losing_much(rooms: TabularWorld, trained: FB, data
     assert float(found.distance.mean()) > 0  # it did search
 
 
-def test_the_learned_ratio_follows_the_exact_one(rooms: TabularWorld, trained: FB) -> None:
+def test_the_learned_ratio_follows_the_exact_one(rooms: TabularWorld, trained: Network) -> None:
     """w_z of the trained networks against d^π/ρ of the very policies they act with.
 
     The rank of the model and its young TD errors blur sharp occupancies (0.43 on average when this was

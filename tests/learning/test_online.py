@@ -6,7 +6,7 @@ import torch
 from zol.adapt.lola import LoLAConfig, lola_search
 from zol.adapt.rela import ReLAConfig, rela_search
 from zol.evidence import Evidence
-from zol.models.fb import FB, FBConfig
+from zol.models.fb import FBConfig, fb_network
 from zol.tasks import Task
 from zol.testing.exact import ExactFB
 from zol.worlds.donut import Donut
@@ -84,7 +84,7 @@ def test_the_residual_learns_what_the_features_miss_across_the_ends_of_episodes(
     world.episode_length = 3
     generator = torch.Generator().manual_seed(0)
     shape = {"z_dim": 4, "discount": 0.7, "hidden": 8, "backward_hidden": 8}
-    model = FB(FBConfig(obs_dim=2, action_dim=2, **shape), generator)
+    model = fb_network(FBConfig(obs_dim=2, action_dim=2, **shape), generator)
     obs = world.reset(200, generator).obs
     evidence = Evidence(("ones",), obs, torch.zeros(1, 200), obs)
     config = ReLAConfig(

@@ -12,10 +12,10 @@ from zol.evidence import Evidence
 from zol.imagination.dynamics import Dynamics
 from zol.imagination.learned_world import LearnedWorld, record_one_step_error
 from zol.models.base import Latent, model_hash
-from zol.models.fb import FB, FBConfig
-from zol.models.fb_learner import FBLearner
+from zol.models.fb import FBConfig, FBLearner, fb_network
+from zol.models.network import Network
 from zol.rollout import evaluate
-from zol.train import TrainConfig, pretrain
+from zol.train import TrainConfig, fit
 from zol.train.learned_world import WorldConfig, learn_world
 from zol.value import ValueProblem
 from zol.value.imagination import by_imagination
@@ -31,7 +31,7 @@ class Setting:
     """A weakly trained model, its learned world and the evidence of all tasks."""
 
     world: Donut
-    model: FB
+    model: Network
     learned: LearnedWorld
     evidence: Evidence
 
@@ -49,10 +49,11 @@ class Setting:
 def setting() -> Setting:
     world = Donut()
     dataset = collect(40_000, seeded(0))
-    model = FB(
-        FBConfig(obs_dim=2, action_dim=2, z_dim=16, hidden=64, discount=world.discount, learning_rate=1e-3)
+    settings = FBConfig(
+        obs_dim=2, action_dim=2, z_dim=16, hidden=64, discount=world.discount, learning_rate=1e-3
     )
-    pretrain(FBLearner(model), dataset, TrainConfig(steps=600, batch_size=128))
+    model = fb_network(settings)
+    fit(FBLearner(model, settings), dataset, TrainConfig(steps=600, batch_size=128))
     config = WorldConfig(steps=1500, batch_size=128, width=64)
     learned = learn_world(dataset, world.layout, config)
     evidence = Evidence.gather(dataset, world.tasks, world.layout, samples=4000, generator=seeded(2))

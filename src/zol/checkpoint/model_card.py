@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from zol.common.markdown import markdown_table
+
 USE = """\
 ```python
 import zol
@@ -20,7 +22,7 @@ def model_card(facts: Mapping[str, Any]) -> str:
     title = facts.get("title", "A behavioural foundation model")
     parts = [f"# {title}", _facts(facts), USE.strip()]
     if facts.get("returns"):
-        parts.append(_returns(facts["returns"], facts.get("episodes")))
+        parts.append(_returns(facts))
     if facts.get("metrics"):
         parts.append(_metrics(facts["metrics"][-1]))
     parts.append("## Limits\n\n" + "\n".join(f"- {limit}" for limit in _limits(facts)))
@@ -29,13 +31,13 @@ def model_card(facts: Mapping[str, Any]) -> str:
 
 def _facts(facts: Mapping[str, Any]) -> str:
     rows = [
-        ("kind", facts["kind"]),
+        ("model", facts["model"]),
         ("observation, action, latent", ", ".join(map(str, facts["sizes"]))),
-        ("discount", facts["config"]["discount"]),
+        ("discount", facts["network"]["discount"]),
         ("weights", facts["weights"]),
         *(
             (name, facts[name])
-            for name in ("world", "data", "transitions", "preset", "steps", "seed", "license")
+            for name in ("world", "data", "transitions", "preset", "start", "steps", "seed", "license")
             if name in facts
         ),
         *((name, facts["training"][name]) for name in ("batch_size", "anneal") if "training" in facts),
@@ -45,10 +47,11 @@ def _facts(facts: Mapping[str, Any]) -> str:
         device = f", {session['gpu']}" if "gpu" in session else ""
         rows.append((f"from step {session['from_step']}", f"`{session['command']}` on {where}{device}"))
     rows.append(("written by", ", ".join(f"{name} {version}" for name, version in facts["versions"].items())))
-    return _table(("fact", "value"), rows)
+    return markdown_table(("fact", "value"), rows)
 
 
-def _returns(tested: Sequence[Mapping[str, float]], episodes: int | None) -> str:
+def _returns(facts: Mapping[str, Any]) -> str:
+    tested: Sequence[Mapping[str, float]] = facts["returns"]
     first, last = tested[0], tested[-1]
     tasks = [name.removeprefix("return/") for name in last if name.startswith("return/")]
     rows = [
@@ -59,14 +62,15 @@ def _returns(tested: Sequence[Mapping[str, float]], episodes: int | None) -> str
         for task in tasks
     ]
     head = ("task", "random actions", f"step {first['step']}", f"step {last['step']}")
-    note = f", {episodes} episodes per task" if episodes else ""
-    return f"## Returns\n\nMean returns of plain FB{note}.\n\n{_table(head, rows)}"
+    note = f", {facts['episodes']} episodes per task" if facts.get("episodes") else ""
+    lead = f"Mean returns of {facts['model']}, prompted in closed form{note}."
+    return f"## Returns\n\n{lead}\n\n{markdown_table(head, rows)}"
 
 
 def _metrics(line: Mapping[str, float]) -> str:
     returns = ("return/", "random/")
     rows = [(name, _number(value)) for name, value in line.items() if not name.startswith(returns)]
-    return f"## Metrics at the end\n\n{_table(('metric', 'value'), rows)}"
+    return f"## Metrics at the end\n\n{markdown_table(('metric', 'value'), rows)}"
 
 
 def _limits(facts: Mapping[str, Any]) -> Iterable[str]:
@@ -81,8 +85,3 @@ def _limits(facts: Mapping[str, Any]) -> Iterable[str]:
 
 def _number(value: float | None) -> str:
     return "–" if value is None else f"{value:.4g}"
-
-
-def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    lines = ([str(cell).replace("|", "\\|") for cell in line] for line in (head, ["---"] * len(head), *rows))
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)

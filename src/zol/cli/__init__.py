@@ -1,28 +1,30 @@
-"""The command line: one file per command, each a thin call into the library.
+"""The command line: every command is a thin call into the library.
 
 Commands are listed as ``module:function`` and imported only when called, so that ``zol --help`` is
-instant. tyro turns a function's signature and docstring into its options and help.
+instant. tyro turns a function's signature and docstring into its options and help. ``zol train`` has a
+command for every model of ``MODELS``, ``zol bench`` one for every benchmark of ``BENCHMARKS``.
 """
 
 import os
 import sqlite3
 import sys
 import traceback
+from collections.abc import Sequence
 from importlib import import_module
 from typing import NoReturn
 
 from zol.bench import BENCHMARKS
 from zol.common.errors import ZolError, unknown_name
-
-BENCH = "zol.bench:BENCHMARKS"  # commands that a registry holds
+from zol.models import MODELS
 
 # name: (where, what it does in one line)
-COMMANDS: dict[str, tuple[str, str]] = {
+FIXED: dict[str, tuple[str, str]] = {
     "demo": ("zol.cli.demo:demo", "collect, pretrain, prompt, adapt and roll out on the donut, in minutes"),
     "doctor": (
         "zol.cli.doctor:doctor",
         "versions, extras, device, rendering, and how to add what is missing",
     ),
+    "worlds list": ("zol.cli.worlds:list_", "all worlds, with one line about each"),
     "worlds show": ("zol.cli.worlds:show", "what a world's observations mean, and its tasks"),
     "explore": ("zol.cli.explore:explore", "fill a dataset from a world, by seeking novelty or at random"),
     "data import": ("zol.cli.data:import_", "convert ExORL, Minari, npz or HDF5 data"),
@@ -30,19 +32,17 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "data check": ("zol.cli.data:check", "compare every stored episode with its digest"),
     "data resimulate": ("zol.cli.data:resimulate", "replay stored actions under the installed simulator"),
     "data subset": ("zol.cli.data:subset", "copy some episodes into a new set"),
-    "train fb": ("zol.cli.train:fb", "pretrain forward–backward representations, resumable"),
     "train dynamics": ("zol.cli.train:dynamics", "a learned world for a checkpoint, to rehearse latents in"),
     "train show": ("zol.cli.train_show:show", "the learning curve of a run: returns and health"),
-    "adapt": ("zol.cli.adapt:command", "find the latent for a task, offline, from a checkpoint alone"),
+    "adapt": ("zol.cli.adapt:adapt", "find the latent for a task, offline, from a checkpoint alone"),
     "zoo list": ("zol.cli.zoo:list_", "the pretrained models that come with zol"),
     "zoo pack": ("zol.cli.zoo:pack", "a checkpoint with what test time needs, and no more"),
-    **{f"bench {name}": (BENCH, summary) for name, summary in BENCHMARKS.summaries().items()},
     "sweep": ("zol.bench.sweep:sweep", "the same as bench sweep"),
     "report": ("zol.cli.report:report", "tables and figures of a result store"),
     "export": ("zol.cli.export:export", "the actor as ONNX, with latents and a contract, for a robot"),
 }
-# Commands whose defaults depend on what is asked for: their function takes the words and makes the command.
-SHAPED_BY_WORDS = {"train fb", "adapt"}
+# Commands that read their words themselves, because some words decide the defaults of others.
+READ_TWICE = {"adapt"}
 
 
 # Exit codes beside 0: 1 a reader went away, 2 something is wrong with the command or its input,
@@ -92,6 +92,18 @@ def refusal(error: BaseException, doing: str) -> str:
     return f"zol {doing} stopped: {what}. Files finished before are intact; --debug shows where it was"
 
 
+def commands() -> dict[str, str]:
+    """Every command with what it does in one line, in the order of ``zol --help``."""
+    found: dict[str, str] = {}
+    for name, (_, summary) in FIXED.items():
+        if name == "train dynamics":
+            found |= {f"train {model}": f"pretrain {MODELS.summary(model)}, resumable" for model in MODELS}
+        if name == "sweep":
+            found |= {f"bench {known}": BENCHMARKS.summary(known) for known in BENCHMARKS}
+        found[name] = summary
+    return found
+
+
 def _run(words: list[str]) -> None:
     if not words or words[0] in ("-h", "--help", "help"):
         print(_overview(""))
@@ -101,32 +113,43 @@ def _run(words: list[str]) -> None:
 
         print(f"zol {zol.__version__}")
         return
+    known = commands()
     for depth in (2, 1):
         name = " ".join(words[:depth])
-        if name in COMMANDS:
-            import tyro
-
-            module, function = COMMANDS[name][0].split(":")
-            command = getattr(import_module(module), function)
-            if COMMANDS[name][0] == BENCH:
-                command = command[words[1]].run
-            tyro.cli(
-                command(words[depth:]) if name in SHAPED_BY_WORDS else command,
-                prog=f"zol {name}",
-                args=words[depth:],
-                config=(tyro.conf.OmitArgPrefixes,),  # --steps, not --config.steps
-            )
+        if name in known:
+            _call(name, words[depth:])
             return
-    if any(name.startswith(words[0] + " ") for name in COMMANDS):
+    if any(name.startswith(words[0] + " ") for name in known):
         if len(words) > 1 and not words[1].startswith("-"):
-            raise ZolError(unknown_name("command", " ".join(words[:2]), COMMANDS))
+            raise ZolError(unknown_name("command", " ".join(words[:2]), known))
         print(_overview(words[0] + " "))
         return
-    raise ZolError(unknown_name("command", words[0], COMMANDS))
+    raise ZolError(unknown_name("command", words[0], known))
+
+
+def _call(name: str, words: Sequence[str]) -> None:
+    """Run a command with the words that follow its name."""
+    import tyro
+
+    family, _, entry = name.partition(" ")
+    if name in FIXED:
+        module, function = FIXED[name][0].split(":")
+        command = getattr(import_module(module), function)
+        if name in READ_TWICE:
+            command(words)
+            return
+    elif family == "train":
+        from zol.cli.train import train
+
+        train(entry, words)
+        return
+    else:
+        command = BENCHMARKS[entry].run
+    tyro.cli(command, prog=f"zol {name}", args=words, config=(tyro.conf.OmitArgPrefixes,))
 
 
 def _overview(prefix: str) -> str:
-    rows = [f"  {name:<18} {summary}" for name, (_, summary) in COMMANDS.items() if name.startswith(prefix)]
+    rows = [f"  {name:<18} {summary}" for name, summary in commands().items() if name.startswith(prefix)]
     return "\n".join(
         [
             "zol: from reward-free data to the best behaviour a pretrained model already knows.",

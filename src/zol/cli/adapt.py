@@ -34,7 +34,12 @@ COLUMNS = {
 }
 
 
-def command(words: Sequence[str]) -> Callable[..., None]:
+def adapt(words: Sequence[str]) -> None:
+    """Run ``zol adapt`` with the words that follow."""
+    tyro.cli(_command(words), prog="zol adapt", args=words, config=(tyro.conf.OmitArgPrefixes,))
+
+
+def _command(words: Sequence[str]) -> Callable[..., None]:
     """The command whose options are those of the method that the words ask for."""
     method = _method_of(words)
     settings = NoSettings() if method == session.AUTO else find_method(method).settings

@@ -7,16 +7,8 @@ from rich.console import Console
 
 from zol import report
 from zol.common.errors import DataError
-from zol.train.run_folder import METRICS, Line, read_metrics
-
-# title: metric of docs/training.md
-HEALTH = {
-    "loss": "loss",
-    "gap": "health/covariance_gap",
-    "ratio": "health/ratio_mean",
-    "negative": "health/ratio_negative",
-    "residual": "health/bellman_residual",
-}
+from zol.models import MODELS
+from zol.train.run_folder import METRICS, Line, read_metrics, shown_metrics
 
 
 def show(run: tyro.conf.Positional[Path], rows: int = 12, out: Path | None = None) -> None:
@@ -42,8 +34,10 @@ def show(run: tyro.conf.Positional[Path], rows: int = 12, out: Path | None = Non
             table.insert(0, ["random", *_cells(tested[0], [f"random/{t}" for t in tasks])])
         console.print(report.table((["step", *tasks], table), "mean returns"))
     logged = [line for line in lines if "loss" in line]
-    table = [[f"{line['step']:,}", *_cells(line, list(HEALTH.values()))] for line in _thin(logged, rows)]
-    console.print(report.table((["step", *HEALTH], table), "health (docs/training.md)"))
+    # Runs that do not say what to show are from a time when there was no other model.
+    shown = shown_metrics(run) or MODELS["fb"].metrics
+    table = [[f"{line['step']:,}", *_cells(line, list(shown.values()))] for line in _thin(logged, rows)]
+    console.print(report.table((["step", *shown], table), "health (docs/training.md)"))
     if out is not None:
         _draw(tested, tasks, out)
         console.print(f"the curve is in {out}", soft_wrap=True)

@@ -14,8 +14,8 @@ def list_() -> None:
     rows = []
     for name in zoo.names():
         facts = checkpoint.load(zoo.find(name)).facts
-        rows.append([name, *(str(facts.get(key, "")) for key in ("world", "kind", "steps", "seed"))])
-    Console().print(report.table((["model", "world", "kind", "steps", "seed"], rows)))
+        rows.append([name, *(str(facts.get(key, "")) for key in ("world", "model", "steps", "seed"))])
+    Console().print(report.table((["name", "world", "model", "steps", "seed"], rows)))
 
 
 def pack(source: tyro.conf.Positional[Path], out: Path, samples: int = zoo.SAMPLES) -> None:

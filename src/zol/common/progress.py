@@ -72,12 +72,14 @@ class Clock:
         return (step - self._step) / max(time.perf_counter() - self._since, 1e-9)
 
 
-def summary(history: Sequence[Mapping[str, float]]) -> str:
-    """Beside the bar of a training run: speed, loss, how far B is from orthonormal, the last mean return."""
+def summary(history: Sequence[Mapping[str, float]], metrics: Mapping[str, str]) -> str:
+    """Beside the bar of a training run: speed, its two most telling metrics, the last mean return.
+
+    ``metrics`` are those worth watching, title → name, the most telling ones first.
+    """
     now = history[-1]
     shown = [f"{now['steps_per_second']:.3g} steps/s"] if "steps_per_second" in now else []
-    names = {"loss": "loss", "health/covariance_gap": "gap"}
-    shown += [f"{title} {now[name]:.3g}" for name, title in names.items() if name in now]
+    shown += [f"{title} {now[name]:.3g}" for title, name in list(metrics.items())[:2] if name in now]
     returns = [line["return/mean"] for line in history if "return/mean" in line]
     return " ".join([*shown, *(f"return {r:.3g}" for r in returns[-1:])])
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from zol import measure
 from zol.fields import States
-from zol.models.fb import FB
+from zol.models.network import Network
 from zol.worlds.donut import INNER, OUTER, Donut
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def grid(cells: int = FINE) -> tuple[Tensor, Tensor]:
     return points, (radius >= INNER) & (radius <= OUTER)
 
 
-def reconstruction(model: FB, z: Tensor, world: Donut) -> list[float]:
+def reconstruction(model: Network, z: Tensor, world: Donut) -> list[float]:
     """Correlation of B(s)ᵀz with the reward over a uniform grid, per task."""
     points, inside = grid()
     points = points[inside]

@@ -26,9 +26,9 @@ from zol.common.progress import progress_bar
 from zol.data import Dataset
 from zol.demo import figures, page
 from zol.evidence import Evidence
-from zol.models.fb import FB, FBConfig
-from zol.models.fb_learner import FBLearner
-from zol.train import TrainConfig, pretrain
+from zol.models.fb import FBConfig, FBLearner, fb_network
+from zol.models.network import Network
+from zol.train import TrainConfig, fit
 from zol.worlds.donut import Donut
 
 
@@ -56,7 +56,7 @@ class Story:
     """Everything the demo found, for the page and for whoever wants to look closer."""
 
     config: DemoConfig
-    model: FB
+    model: Network
     evidence: Evidence
     methods: Mapping[str, Adapted]
     scores: report.Scores  # discounted, normalised returns
@@ -118,7 +118,7 @@ def extra_columns(story: Story) -> dict[str, list[str]]:
     }
 
 
-def _pretrain(config: DemoConfig, dataset: Dataset, out: Path, progress: Progress) -> FB:
+def _pretrain(config: DemoConfig, dataset: Dataset, out: Path, progress: Progress) -> Network:
     settings = FBConfig(
         obs_dim=2,
         action_dim=2,
@@ -130,7 +130,7 @@ def _pretrain(config: DemoConfig, dataset: Dataset, out: Path, progress: Progres
         backward_learning_rate=5e-4,
         actor_learning_rate=5e-4,
     )
-    model = FB(settings, torch.Generator().manual_seed(config.seed))
+    model = fb_network(settings, torch.Generator().manual_seed(config.seed))
     training = TrainConfig(
         steps=config.steps,
         batch_size=config.batch_size,
@@ -140,11 +140,11 @@ def _pretrain(config: DemoConfig, dataset: Dataset, out: Path, progress: Progres
         anneal=0.3,
     )
     facts = {"title": "FB on the donut", "world": "donut"}
-    pretrain(FBLearner(model), dataset, training, out / "model", facts=facts, progress=progress)
+    fit(FBLearner(model, settings), dataset, training, out / "model", facts=facts, progress=progress)
     return model.eval()
 
 
-def _adapt(model: FB, evidence: Evidence, seed: int) -> dict[str, Adapted]:
+def _adapt(model: Network, evidence: Evidence, seed: int) -> dict[str, Adapted]:
     """All methods, with settings fixed in advance."""
     plain = prompted(model, evidence)
     searched = zol_search(model, evidence, plain.z[0])
@@ -162,7 +162,7 @@ def _adapt(model: FB, evidence: Evidence, seed: int) -> dict[str, Adapted]:
 
 
 def _test(
-    world: Donut, model: FB, methods: Mapping[str, Adapted], config: DemoConfig, progress: Progress
+    world: Donut, model: Network, methods: Mapping[str, Adapted], config: DemoConfig, progress: Progress
 ) -> tuple[report.Scores, dict[str, Tensor]]:
     latents = [latent for found in methods.values() for latent in found.latents()]
     generator = torch.Generator().manual_seed(config.seed + 3)

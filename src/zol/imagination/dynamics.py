@@ -14,6 +14,7 @@ determine (``Layout.hidden``): a centre-of-mass height, say, is predicted along 
 
 from collections.abc import Mapping
 from itertools import pairwise
+from typing import Any
 
 import torch
 from pydantic import Field
@@ -81,7 +82,7 @@ class Dynamics(nn.Module):
 
     @property
     def members(self) -> int:
-        """P."""
+        """P, the number of networks in the ensemble."""
         return self.config.members
 
     def first(self, members: int) -> "Dynamics":
@@ -147,10 +148,18 @@ class DynamicsLearner:
 
     def __init__(self, model: Dynamics, dataset: Dataset, layout: Layout) -> None:
         self.model, self.layout = model, layout
+        self.checked = None  # not a model of behaviour, so none of its health checks apply
+        self.facts: Mapping[str, Any] = {}
+        self.shown = {"loss": "loss"}
         self.batches = BatchSpec(physics=bool(model.config.hidden_fields))
         self.optimiser = Adam(model.parameters(), model.config.learning_rate)
         sample = dataset.sample(min(len(dataset), STATISTICS_SAMPLE), torch.Generator().manual_seed(0))
         model.measure(*pairs(sample, layout, model.config.hidden_fields))
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The configuration."""
+        return {f"model.{name}": value for name, value in self.model.config.model_dump(mode="json").items()}
 
     def update(self, batch: Batch, generator: torch.Generator) -> Mapping[str, Tensor]:
         """One step of every member on the same transitions."""

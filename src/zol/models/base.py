@@ -1,15 +1,18 @@
 """The model contract: what test time needs of a behavioural foundation model, and no more.
 
-Anything that offers five methods and a few facts is a citizen: it can be prompted, its density ratio
-can be read, ZOL can search its latents, and it can be rolled out. Leading dimensions are free and
-broadcast, so *tasks × start states* is one call:
+Anything that offers :class:`Model`'s four methods and few facts is supported: it can be prompted, its
+density ratio can be read, ZOL can search its latents, and it can be rolled out. Leading dimensions are free
+and broadcast, so *tasks × start states* is one call:
 
     starts [S, D],  z [T, 1, d]  →  act [T, S, A]  →  forward [P, T, S, d]
+
+Three more things are optional, each with a default that suits every model: :class:`HasFixedLatents`,
+:class:`HasRegressors` and :class:`HasLayout`.
 """
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
@@ -19,6 +22,7 @@ from torch import Tensor
 
 from zol.common.errors import CheckpointError
 from zol.data import Batch, BatchSpec
+from zol.fields import Layout
 
 
 @dataclass(frozen=True)
@@ -43,7 +47,7 @@ class Measure:
 
 @runtime_checkable
 class Model(Protocol):
-    """Five methods and the facts needed to interpret them. Observations are raw, never normalised."""
+    """Four methods and the facts needed to interpret them. Observations are raw, never normalised."""
 
     @property
     def obs_dim(self) -> int:
@@ -78,10 +82,66 @@ class Model(Protocol):
         """Π(z): the nearest latent of the kind seen in training."""
 
 
-class Learner(Protocol):
-    """What :mod:`zol.train` needs to pretrain a model: one update, and a state that can be resumed."""
+@runtime_checkable
+class HasFixedLatents(Protocol):
+    """Optional: a model that can prepare its policy for latents that stay the same, as in a rollout."""
 
-    model: Any  # a torch module with a config; a Model, if it is to be prompted
+    def at(self, z: Tensor) -> Callable[[Tensor], Tensor]:
+        """π_z as a function of observations alone, without gradients."""
+
+
+@runtime_checkable
+class HasRegressors(Protocol):
+    """Optional: a model whose rewards are regressed on other features than B (successor features)."""
+
+    def regressors(self, obs: Tensor) -> Tensor:
+        """φ(s), ``[..., d]``."""
+
+
+@runtime_checkable
+class HasLayout(Protocol):
+    """Optional: a model that knows what the columns of its observations mean."""
+
+    layout: Layout
+
+
+def policy_at(model: Model, z: Tensor) -> Callable[[Tensor], Tensor]:
+    """π_z as a function of observations: the model's own prepared form if it has one, else ``act``."""
+    return model.at(z) if isinstance(model, HasFixedLatents) else lambda obs: model.act(obs, z)
+
+
+def regressors_of(model: Model) -> Callable[[Tensor], Tensor]:
+    """φ, the features in which the model's rewards are linear; B unless the model has others."""
+    return model.regressors if isinstance(model, HasRegressors) else model.backward
+
+
+def layout_of(model: Model) -> Layout:
+    """What the columns of an observation mean, as far as the model knows."""
+    return model.layout if isinstance(model, HasLayout) else Layout.plain(model.obs_dim)
+
+
+class Learner(Protocol):
+    """What :mod:`zol.train` needs to train something: one update, and a state that can be resumed."""
+
+    @property
+    def model(self) -> Any:
+        """The torch module that is trained; it knows its ``obs_dim`` and ``action_dim``."""
+
+    @property
+    def checked(self) -> Model | None:
+        """The model whose health is logged during training (zol.train.health); None if there is none."""
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """What decides the weights, as JSON values by name: a run is resumed with the same settings only."""
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """What the checkpoint says about how its model was trained."""
+
+    @property
+    def shown(self) -> Mapping[str, str]:
+        """The metrics worth watching, title → name, the most telling ones first."""
 
     @property
     def batches(self) -> BatchSpec:
@@ -102,8 +162,13 @@ class Learner(Protocol):
 
 def model_hash(model: torch.nn.Module) -> str:
     """A short hash of all weights: the identity a latent is tied to."""
+    return tensors_hash(model.state_dict())
+
+
+def tensors_hash(tensors: Mapping[str, Tensor]) -> str:
+    """The same of named tensors, such as those of a file."""
     digest = hashlib.blake2b(digest_size=12)
-    for name, tensor in sorted(model.state_dict().items()):
+    for name, tensor in sorted(tensors.items()):
         value = tensor.detach().cpu().contiguous()
         digest.update(json.dumps([name, str(value.dtype), list(value.shape)]).encode())
         digest.update(value.reshape(-1).view(torch.uint8).numpy().tobytes())

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 
-class Waves(nn.Module):
+class FourierFeatures(nn.Module):
     """``[..., D] → [..., D (1 + 2k)]``."""
 
     def __init__(self, frequencies: int) -> None:

@@ -7,6 +7,7 @@ import io
 from rich import box
 from rich.table import Table
 
+from zol.common.markdown import markdown_table
 from zol.report.scores import Cells
 
 # What LaTeX would not print as it stands.
@@ -54,9 +55,7 @@ def table(cells: Cells, title: str = "", caption: str = "") -> Table:
 
 def markdown(cells: Cells) -> str:
     """A Markdown table."""
-    columns, rows = cells
-    lines = [columns, ["---"] + ["---:"] * (len(columns) - 1), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+    return markdown_table(*cells, right_aligned=True) + "\n"
 
 
 def latex(cells: Cells, caption: str = "", label: str = "") -> str:

@@ -7,14 +7,19 @@ from pathlib import Path
 
 import torch
 from pydantic import Field
+from rich.console import Console
 from rich.progress import Progress
 
+from zol import checkpoint
 from zol.checkpoint import DYNAMICS
+from zol.common.errors import DataError
 from zol.data import Dataset
 from zol.fields import Layout
 from zol.imagination.dynamics import Dynamics, DynamicsConfig, DynamicsLearner
 from zol.imagination.learned_world import LearnedWorld
-from zol.train import TrainConfig, fit
+from zol.train.loop import TrainConfig, fit
+from zol.worlds import make
+from zol.worlds.base import World
 
 HELD_SHARE = 0.02  # of the episodes
 
@@ -36,7 +41,7 @@ class WorldConfig(TrainConfig):
 
 def learn_world(
     dataset: Dataset,
-    layout: Layout,
+    layout: Layout | None,
     config: WorldConfig,
     out: str | Path | None = None,
     *,
@@ -44,8 +49,10 @@ def learn_world(
 ) -> LearnedWorld:
     """Train a dynamics ensemble and judge it; with ``out``, a checkpoint folder, it is stored there.
 
-    The run itself, resumable like any other, is in ``out/dynamics``.
+    The run itself, resumable like any other, is in ``out/dynamics``. Without a layout nothing but the
+    observation is predicted.
     """
+    layout = layout if layout is not None else Layout.plain(dataset.obs_dim)
     held = max(1, round(HELD_SHARE * dataset.episodes))
     seen = dataset.first(dataset.episodes - held) if dataset.episodes > held else dataset
     settings = DynamicsConfig(
@@ -65,3 +72,35 @@ def learn_world(
     if folder is not None:
         learned.save(folder / DYNAMICS)
     return learned
+
+
+def add_learned_world(dataset: Dataset, out: str | Path, config: WorldConfig) -> LearnedWorld:
+    """Train a learned world on the data of a checkpoint's model, store it there and report its quality."""
+    model = checkpoint.load(out).model
+    if (dataset.obs_dim, dataset.action_dim) != (model.obs_dim, model.action_dim):
+        raise DataError(
+            f"the data have {dataset.obs_dim} observation and {dataset.action_dim} action columns, the model "
+            f"in {out} has {model.obs_dim} and {model.action_dim}: was it trained on other data?"
+        )
+    name = dataset.provenance.get("world")
+    world = make(str(name)) if name is not None else None
+    learned = learn_world(dataset, world.layout if world is not None else None, config, out)
+    report_learned_world(learned, world, out, Console(soft_wrap=True, highlight=False))
+    return learned
+
+
+def report_learned_world(
+    learned: LearnedWorld, world: World | None, out: str | Path | None, console: Console
+) -> None:
+    """Print how good a learned world is: its error of one step, and its rewards against real ones."""
+    where = "" if out is None else f" in {out}"
+    console.print(
+        f"learned world{where}: one step misses {learned.one_step_error():.1%} of the variance of changes"
+    )
+    if world is None:
+        return
+    correlations = learned.reward_correlation(list(world.tasks.values()), world.layout).tolist()
+    for task, correlation in zip(world.tasks, correlations, strict=True):
+        console.print(
+            f"  {task}: imagined and real rewards of held-out stretches correlate {correlation:.2f}"
+        )

@@ -1,4 +1,4 @@
-"""The one training loop: sample → update → log → test → save, resumable bit for bit.
+"""The one training loop: sample → update → log → test → save, resumable bit for bit. It knows no model.
 
 A run is a folder (zol.train.run_folder). Called again with the same settings, the loop continues from the
 last good state and takes the very steps that an uninterrupted run would have taken. With torchrun every
@@ -24,11 +24,11 @@ from zol.common.memory import keep_freed_memory
 from zol.common.progress import Clock, progress_bar, summary, told
 from zol.data import Dataset
 from zol.data.sampling import Sampler
-from zol.models.base import Learner, Model
+from zol.models.base import Learner
 from zol.train.checks import check_data
 from zol.train.health import HealthSample, check_health
 from zol.train.run_folder import Line, RunFolder, require_same
-from zol.train.tensorboard import Board, NoBoard, TensorBoard
+from zol.train.tensorboard import MetricsWriter
 
 Hook = Callable[[int], Mapping[str, float]]
 
@@ -68,32 +68,8 @@ class TrainConfig(Config):
         return 1.0 if tail == 0 else min(1.0, (self.steps - step) / tail)
 
 
-# What may change between two sessions of a run: none of it touches the weights (of steps, see below).
+# Settings that may change on resume: none of them touches the weights (of steps, see below).
 FREE = {"steps", "log_every", "eval_every", "save_every", "tensorboard"}
-
-
-def pretrain(
-    learner: Learner,
-    dataset: Dataset,
-    config: TrainConfig,
-    out: str | Path | None = None,
-    *,
-    facts: Mapping[str, Any] | None = None,
-    on_eval: Hook | None = None,
-    progress: Progress | None = None,
-) -> list[Line]:
-    """Train a model until ``config.steps``, then write its checkpoint to ``out``.
-
-    An unfinished run in ``out`` is continued. Returns the metrics. ``on_eval`` tests the model: its numbers
-    join the metrics before the first step, every ``eval_every`` steps and at the end. Ctrl-C (or SIGTERM)
-    lets the current step finish and saves it.
-    """
-
-    def finish(run: _Run, folder: RunFolder) -> None:
-        sample = prompt_sample(dataset, config.seed)
-        checkpoint.save(learner.model, folder.path, prompt=sample, facts=run.facts_of_the_model())
-
-    return fit(learner, dataset, config, out, facts=facts, on_eval=on_eval, progress=progress, finish=finish)
 
 
 def fit(
@@ -105,9 +81,13 @@ def fit(
     facts: Mapping[str, Any] | None = None,
     on_eval: Hook | None = None,
     progress: Progress | None = None,
-    finish: "Callable[[_Run, RunFolder], None] | None" = None,
 ) -> list[Line]:
-    """:func:`pretrain` for anything that learns: the loop and its run folder, and then ``finish``."""
+    """Train until ``config.steps``; a learner that trains a model leaves its checkpoint in ``out``.
+
+    An unfinished run in ``out`` is continued. Returns the metrics. ``on_eval`` tests the model: its numbers
+    join the metrics before the first step, every ``eval_every`` steps and at the end. ``facts`` are noted in
+    the run and the checkpoint. Ctrl-C (or SIGTERM) lets the current step finish and saves it.
+    """
     check_data(learner.model, dataset, config.batch_size)
     keep_freed_memory()
     with ExitStack() as stack:
@@ -117,13 +97,14 @@ def fit(
         run = _Run(learner, dataset, config, folder, facts or {})
         run.resume(Path(out) if out is not None else None)
         if config.tensorboard and folder is not None:
-            run.board = TensorBoard(folder.path, run.step)
-            stack.callback(run.board.close)
+            run.writer = MetricsWriter(folder.path, run.step)
+            stack.callback(run.writer.close)
         bar = progress or stack.enter_context(progress_bar(quiet=not parallel.is_main()))
         run.loop(stack.enter_context(interrupts.noticed()), on_eval, bar)
-        if folder is not None and finish is not None:
+        if folder is not None and learner.checked is not None:
             with folder.saying_what_is_safe():
-                finish(run, folder)
+                sample = prompt_sample(dataset, config.seed)
+                checkpoint.save(learner.model, folder.path, prompt=sample, facts=run.facts_of_the_model())
     return run.history
 
 
@@ -148,19 +129,20 @@ class _Run:
         folder: RunFolder | None,
         facts: Mapping[str, Any],
     ) -> None:
-        self.learner, self.config, self.folder, self.facts = learner, config, folder, facts
+        self.learner, self.config, self.folder = learner, config, folder
+        self.facts = {**learner.facts, **facts}
         self.device = next(learner.model.parameters()).device
         self.generator = torch.Generator(self.device).manual_seed(config.seed)
         self.sampler = Sampler(dataset, self.device, learner.batches)
         self.health_sample: HealthSample | None = None
-        if isinstance(learner.model, Model):
-            self.health_sample = HealthSample.draw(dataset, learner.model.z_dim, config.seed).to(self.device)
-        self.board: Board = NoBoard()
+        if learner.checked is not None:
+            sample = HealthSample.draw(dataset, learner.checked.z_dim, config.seed)
+            self.health_sample = sample.to(self.device)
+        self.writer: MetricsWriter | None = None
         self.history: list[Line] = []
         self.step, self.clock = 0, Clock()
-        own = {f"model.{name}": value for name, value in learner.model.config.model_dump(mode="json").items()}
         data = {"data": dataset.fingerprint(), "device": self.device.type}
-        self.settings = {**config.model_dump(mode="json"), **own, **data}
+        self.settings = {**config.model_dump(mode="json"), **learner.settings, **data}
 
     def loop(self, stopped: Callable[[], bool], on_eval: Hook | None, bar: Progress) -> None:
         """From the current step to the last one."""
@@ -175,7 +157,7 @@ class _Run:
             tested = on_eval is not None and (self.step % config.eval_every == 0 or last)
             if logged or tested:
                 self.note(metrics if logged else {}, on_eval if tested else None, bar)
-                bar.update(task, note=summary(self.history))
+                bar.update(task, note=summary(self.history, self.learner.shown))
             bar.update(task, completed=self.step)
             if self.step % config.save_every == 0 or last or interrupted:
                 self.save()
@@ -203,8 +185,8 @@ class _Run:
         if metrics:
             line["steps_per_second"] = round(self.clock.speed(self.step), 2)
             line |= {name: float(value) for name, value in metrics.items()}
-            if self.health_sample is not None:
-                health = check_health(self.learner.model, self.health_sample)
+            if self.health_sample is not None and self.learner.checked is not None:
+                health = check_health(self.learner.checked, self.health_sample)
                 line |= {f"health/{name}": float(value) for name, value in health.items()}
             bad = [name for name, value in line.items() if not math.isfinite(value)]
             if bad:
@@ -217,7 +199,8 @@ class _Run:
             bar.console.print(told(line), highlight=False)
         self.clock.restart(self.step)
         self.history.append(line)
-        self.board.show(line)
+        if self.writer is not None:
+            self.writer.write(line)
         if self.folder is not None:
             self.folder.log(line)
 
@@ -248,7 +231,8 @@ class _Run:
             self.step = reader.saved_step
         if self.folder is not None:
             self.history = self.folder.rewind(self.step if before else None)
-            self.folder.open_session(self.settings, self.facts, self.step)
+            shown = {"shown": dict(self.learner.shown)}
+            self.folder.open_session(self.settings, self.facts | shown, self.step)
         self.clock.restart(self.step)
 
     def _same_schedule(self, before: Mapping[str, Any], step: int, path: Path) -> None:
@@ -268,4 +252,4 @@ class _Run:
         training = {name: self.settings[name] for name in TrainConfig.model_fields}
         facts = {"data": self.settings["data"], "steps": self.step, "seed": self.config.seed}
         found = {"training": training, "sessions": self.folder.sessions(), "metrics": logged[-1:]}
-        return facts | found | {"returns": [*tested[:1], *tested[1:][-1:]]} | dict(self.facts)
+        return facts | found | {"returns": [*tested[:1], *tested[1:][-1:]]} | self.facts

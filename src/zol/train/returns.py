@@ -1,8 +1,8 @@
-"""The learning curve in returns: what plain FB earns on every task of a world while it is being trained.
+"""The learning curve in returns: what prompted latents earn on every task of a world during training.
 
-Every test prompts the current model with the same sample of the data and starts from the same states, so that
-two points of a curve differ by the model alone. The first point also says what uniformly random actions earn,
-the line that a curve has to leave behind.
+Every evaluation prompts the current model with the same sample of the data and starts from the same states,
+so that two points of a curve differ by the model alone. The first point also says what uniformly random
+actions earn, the line that a curve has to leave behind.
 """
 
 from copy import deepcopy
@@ -10,32 +10,41 @@ from copy import deepcopy
 import torch
 
 from zol.adapt import prompted
-from zol.checkpoint import AnyModel
 from zol.data import Dataset
 from zol.evidence import Evidence
+from zol.models.network import Network
+from zol.prompt import RewardPrompt
 from zol.rollout import evaluate, random_returns
-from zol.train import prompt_sample
+from zol.train.loop import prompt_sample
 from zol.worlds.base import World
 
 
-class ReturnTest:
+class ReturnEvaluation:
     """Called with a step, gives ``return/{task}`` and ``return/mean``; at step 0 ``random/…`` too."""
 
     def __init__(
-        self, world: World, model: AnyModel, dataset: Dataset, *, episodes: int, seed: int = 0
+        self,
+        world: World,
+        model: Network,
+        dataset: Dataset,
+        *,
+        episodes: int,
+        seed: int = 0,
+        prompt: RewardPrompt = "correlation",
     ) -> None:
         sample = prompt_sample(dataset, seed)
         labelled = Evidence.from_sample(sample, world.layout, world.tasks, data=dataset.fingerprint())
         # unrewarded: tasks without any reward in the sample, for which no latent can be asked
         self.evidence, self.unrewarded = labelled.rewarded_tasks()
-        self.world, self.model, self.episodes, self.seed = world, model, episodes, seed
+        self.world, self.model, self.prompt = world, model, prompt
+        self.episodes, self.seed = episodes, seed
 
     def __call__(self, step: int) -> dict[str, float]:
         """The mean return of every task at this moment."""
         # Simulators give observations on the CPU; a copy keeps the policy beside them.
         model = deepcopy(self.model).cpu()
         generator = torch.Generator().manual_seed(self.seed)
-        latents = prompted(model, self.evidence).latents()
+        latents = prompted(model, self.evidence, self.prompt).latents()
         returns = evaluate(self.world, model, latents, episodes=self.episodes, generator=generator).returns
         found = _named("return", self.evidence.tasks, returns.mean(1).tolist())
         return found | (self.random() if step == 0 else {})

@@ -91,7 +91,7 @@ class RunFolder:
         """Note in ``run.json`` what is about to run, beside the sessions before it."""
         before = self.sessions() if step > 0 else []
         session = {"from_step": step, **provenance.of_numbers()}
-        found = {"settings": dict(settings), **facts, "sessions": [*before, session]}
+        found = {**facts, "settings": dict(settings), "sessions": [*before, session]}
         with self.saying_what_is_safe():
             files.write_bytes(self.path / RUN, (json.dumps(found, indent=2) + "\n").encode())
 
@@ -126,6 +126,15 @@ def read_metrics(path: str | Path) -> list[Line]:
             break
         lines.append(line)
     return lines
+
+
+def shown_metrics(path: str | Path) -> dict[str, str]:
+    """Which metrics the model of a run wants to be watched by, title → name; none if the run does not say."""
+    try:
+        found = json.loads((Path(path) / RUN).read_text())["shown"]
+        return {str(title): str(name) for title, name in found.items()}
+    except (OSError, ValueError, KeyError, AttributeError):  # a note for readers, which may be missing
+        return {}
 
 
 def require_same(before: Mapping[str, Any], now: Mapping[str, Any], free: set[str], where: Path) -> None:

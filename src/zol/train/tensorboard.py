@@ -2,34 +2,13 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Protocol
 
 from zol.common.errors import MissingExtra
 
 FOLDER = "tensorboard"
 
 
-class Board(Protocol):
-    """Something that shows lines of metrics."""
-
-    def show(self, line: Mapping[str, float]) -> None:
-        """One line of metrics."""
-
-    def close(self) -> None:
-        """Write what is still buffered."""
-
-
-class NoBoard:
-    """Shows nothing."""
-
-    def show(self, line: Mapping[str, float]) -> None:
-        """Nothing."""
-
-    def close(self) -> None:
-        """Nothing."""
-
-
-class TensorBoard:
+class MetricsWriter:
     """Writes event files below a run's folder; what an earlier session wrote after ``step`` is hidden."""
 
     def __init__(self, run: Path, step: int) -> None:
@@ -39,8 +18,8 @@ class TensorBoard:
             raise MissingExtra("tensorboard", "tensorboard", "--tensorboard") from missing
         self._writer = SummaryWriter(str(run / FOLDER), purge_step=step + 1)
 
-    def show(self, line: Mapping[str, float]) -> None:
-        """Every number but the step itself, under its own name."""
+    def write(self, line: Mapping[str, float]) -> None:
+        """Write one line of metrics: every number but the step itself, under its own name."""
         for name, value in line.items():
             if name != "step":
                 tag = name if "/" in name else f"training/{name}"

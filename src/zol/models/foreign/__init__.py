@@ -4,7 +4,7 @@
     model = load_foreign("runs/fb_walker/checkpoint")         td_jepa: FB, HILP, TD-JEPA, flow-BC or not
     model = load_foreign("bfm-zero/model", discount=0.98)     BFM-Zero
 
-Everything becomes a :class:`zol.models.network.Composite`, which runs on the networks of
+Everything becomes a :class:`zol.models.network.Network`, which runs on the networks of
 :mod:`zol.models.nets`. Only JSON and safetensors are read; pickles are never opened.
 """
 
@@ -22,24 +22,24 @@ from zol.models.foreign import bfm_zero, metamotivo, td_jepa
 from zol.models.foreign.assemble import assemble, described
 from zol.models.foreign.hub import download, is_hub
 from zol.models.foreign.reading import Section, open_weights, read_json
-from zol.models.network import Composite
+from zol.models.network import Network
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 
 
 def is_foreign(path: str | Path) -> bool:
-    """Is this a checkpoint of Meta Motivo, td_jepa or BFM-Zero? Decided by its config, not by its name."""
+    """Does this look like a checkpoint of another project? Decided by its configs, not by its name.
+
+    What :mod:`zol.checkpoint` writes says which format (``schema``) it is; a folder whose configs do not is
+    somebody else's. Whether it can be opened is another question: :func:`load_foreign` says why not.
+    """
     if is_hub(path):
         return True
-    try:
-        return "archi" in read_json(_model_folder(Path(path)) / CONFIG)
-    except CheckpointError:
-        return False
+    configs = [folder / CONFIG for folder in _places(Path(path)) if (folder / CONFIG).is_file()]
+    return bool(configs) and "schema" not in read_json(configs[0])
 
 
-def load_foreign(
-    path: str | Path, *, discount: float | None = None, layout: Layout | None = None
-) -> Composite:
+def load_foreign(path: str | Path, *, discount: float | None = None, layout: Layout | None = None) -> Network:
     """Open a checkpoint of Meta Motivo, td_jepa or BFM-Zero; ``hf://org/name`` fetches it from the hub.
 
     ``discount`` overrides the recorded one, and is needed where none is recorded (model folders without
@@ -49,7 +49,8 @@ def load_foreign(
     config = Section(read_json(folder / CONFIG), CONFIG)
     if "archi" not in config:
         raise CheckpointError(
-            f"{folder / CONFIG} has no 'archi': not a Meta Motivo, td_jepa or BFM-Zero model"
+            f"{folder / CONFIG} has neither the 'schema' of a zol checkpoint nor the 'archi' of one of "
+            "Meta Motivo, td_jepa or BFM-Zero: is it a checkpoint at all?"
         )
     gamma = discount if discount is not None else _discount(folder, config)
     with open_weights(folder / WEIGHTS) as weights:
@@ -86,11 +87,15 @@ def flatten(observation: Mapping[str, Tensor], layout: Layout) -> Tensor:
     return torch.cat([observation[f.name] for f in layout.fields], dim=-1)
 
 
+def _places(path: Path) -> list[Path]:
+    """Where config and weights may be: in the given folder, or inside that of an agent or a run."""
+    return [path, path / "model", path / "checkpoint" / "model", path / "model" / "checkpoint" / "model"]
+
+
 def _model_folder(path: Path) -> Path:
-    """The folder that holds config and weights: the given one, or one inside an agent's folder."""
+    """The folder that holds config and weights."""
     refuse_pickles(path)
-    inside = [path, path / "model", path / "checkpoint" / "model", path / "model" / "checkpoint" / "model"]
-    for folder in inside:
+    for folder in _places(path):
         if (folder / CONFIG).is_file() and (folder / WEIGHTS).is_file():
             return folder
     pickled = sorted(p.name for p in path.glob("*") if p.suffix in PICKLES) if path.is_dir() else []

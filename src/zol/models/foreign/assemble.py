@@ -7,15 +7,17 @@ import torch
 
 from zol.common.config import ConfigError
 from zol.common.errors import CheckpointError
+from zol.models.architecture import Head, NetworkConfig, Tower
 from zol.models.foreign.reading import Section, Weights
-from zol.models.network import Composite, CompositeConfig, Head, Tower, inverse_covariance
+from zol.models.network import Network
+from zol.models.parts import inverse_covariance
 
 
 @dataclass(frozen=True)
 class Blueprint:
     """What a format's reader makes of a config: the architecture, and where its tensors are."""
 
-    config: CompositeConfig
+    config: NetworkConfig
     names: Mapping[str, str]
     """our name, or prefix ending in a dot → the file's"""
     dropped: tuple[str, ...] = ()
@@ -26,6 +28,16 @@ def tower(
     section: Section, reads: tuple[str, ...] = (), *, members: int = 2, embedding_layers: int | None = None
 ) -> Tower:
     """The shape of F, a critic (ensembles of two unless told) or an actor, as all three projects write it."""
+    section.only(
+        "name",
+        "model",
+        "hidden_dim",
+        "hidden_layers",
+        "embedding_layers",
+        "num_parallel",
+        "ensemble_mode",
+        "input_filter",
+    )
     if "ensemble_mode" in section:
         section.choice("ensemble_mode", "batch", ("batch",))
     model = section.choice("model", "simple", ("simple", "residual"))
@@ -41,6 +53,7 @@ def tower(
 
 def head(section: Section, reads: tuple[str, ...] = (), *, hidden: int = 256, norm: bool = False) -> Head:
     """The shape of B, an encoder or a discriminator; ``norm`` is the default where the field is missing."""
+    section.only("name", "hidden_dim", "hidden_layers", "norm", "input_filter")
     return Head(
         hidden=section.integer("hidden_dim", hidden),
         layers=section.integer("hidden_layers", 2),
@@ -49,11 +62,21 @@ def head(section: Section, reads: tuple[str, ...] = (), *, hidden: int = 256, no
     )
 
 
-def assemble(blueprint: Blueprint, weights: Weights) -> Composite:
+def is_batch_norm(section: Section) -> bool:
+    """Whether a normaliser has running statistics; anything but these and the identity is refused.
+
+    Images are scaled by a normaliser of their own, which must not be mistaken for the identity.
+    """
+    section.only("name", "momentum", "eps")
+    known = ("IdentityNormalizerConfig", "BatchNormNormalizerConfig")
+    return section.choice("name", None, known) == "BatchNormNormalizerConfig"
+
+
+def assemble(blueprint: Blueprint, weights: Weights) -> Network:
     """Build the networks without memory, compare them with the file, and only then read it."""
     try:
         with torch.device("meta"):
-            model = Composite(blueprint.config)
+            model = Network(blueprint.config).freeze()
     except (RuntimeError, ValueError, KeyError) as error:
         raise CheckpointError(f"{weights.path}: this architecture cannot be built: {error}") from error
     expected = {
@@ -96,7 +119,7 @@ def _compare(weights: Weights, expected: Mapping[str, tuple[int, ...]], dropped:
         )
 
 
-def _invert_covariance(model: Composite, weights: Weights) -> None:
+def _invert_covariance(model: Network, weights: Weights) -> None:
     """The file stores E[φφᵀ] of uncentred features; the model needs the inverse of what it uses."""
     covariance = model.whitening.double()
     if model.config.centred:

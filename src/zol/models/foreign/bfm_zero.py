@@ -8,10 +8,10 @@ makes such a tensor from a dictionary.
 from pathlib import Path
 
 from zol.common.errors import CheckpointError
-from zol.models.foreign.assemble import Blueprint, head, tower
+from zol.models.architecture import DEPTH, Head, NetworkConfig, ObservedField, Tower
+from zol.models.foreign.assemble import Blueprint, head, is_batch_norm, tower
 from zol.models.foreign.reading import Section, Weights
 from zol.models.foreign.spaces import actions, box_size, read_spaces
-from zol.models.network import DEPTH, CompositeConfig, Head, Part, Tower
 
 MODELS = {"FBModel": "fb", "FBcprModel": "fb_cpr", "FBcprAuxModel": "fb_cpr_aux"}
 WHOLE = "obs"  # the one field of models without dictionary observations
@@ -27,10 +27,23 @@ def recognises(config: Section) -> bool:
 def blueprint(config: Section, discount: float, folder: Path, weights: Weights) -> Blueprint:
     """The architecture of a BFM-Zero model config."""
     kind = MODELS[config.choice("name", None, tuple(MODELS))]
-    archi = config.section("archi")
+    config.only(
+        "name",
+        "device",
+        "archi",
+        "obs_normalizer",
+        "inference_batch_size",
+        "seq_length",
+        "actor_std",
+        "amp",
+        "norm_aux_reward",
+    )
+    archi = config.section("archi").only(
+        "name", "z_dim", "norm_z", "f", "b", "actor", "critic", "discriminator", "aux_critic"
+    )
     normalised = _normalisers(config.section("obs_normalizer"))
-    parts, action_dim = _spaces(folder, weights, normalised)
-    known = {part.name for part in parts}
+    observation, action_dim = _spaces(folder, weights, normalised)
+    known = {field.name for field in observation}
     cpr, aux = kind != "fb", kind == "fb_cpr_aux"
     names = {"forward_map.": "_forward_map.", "backward_map.": "_backward_map.", "actor.": "_actor."}
     names |= {
@@ -38,11 +51,12 @@ def blueprint(config: Section, discount: float, folder: Path, weights: Weights) 
         "aux_critic_map.": "_aux_critic.",
         "discriminator.": "_discriminator.",
     }
-    names |= {f"normalisers.{name}.": prefix for name, prefix in normalised.items()}
+    single = len(observation) == 1
+    names |= {"normaliser." if single else f"normaliser.{n}.": theirs for n, theirs in normalised.items()}
     return Blueprint(
-        CompositeConfig(
+        NetworkConfig(
             source=f"bfm_zero/{kind}",
-            parts=parts,
+            observation=observation,
             action_dim=action_dim,
             z_dim=archi.integer("z_dim", 100),
             discount=discount,
@@ -67,7 +81,7 @@ def _reads(section: Section, known: set[str]) -> tuple[str, ...]:
         raise CheckpointError(f"{section.where}: index filters ({section.name()}) are not supported")
     if "input_filter" not in section or section.section("input_filter").name() == "IdentityInputFilterConfig":
         return ()
-    keys = section.section("input_filter").values.get("key")
+    keys = section.section("input_filter").only("name", "key").values.get("key")
     wanted = [keys] if isinstance(keys, str) else keys
     if (
         not isinstance(wanted, list)
@@ -102,10 +116,9 @@ def _head(section: Section, known: set[str], *, hidden: int = 256, norm: bool = 
 
 def _normalisers(section: Section) -> dict[str, str]:
     """Normalised field → prefix of its statistics in the file."""
-    entries = section.section("normalizers")
+    entries = section.only("name", "normalizers", "allow_mismatching_keys").section("normalizers")
     if entries.name():  # one normaliser for a plain vector
-        single = entries.name() == "BatchNormNormalizerConfig"
-        return {WHOLE: "_obs_normalizer._normalizers._normalizer."} if single else {}
+        return {WHOLE: "_obs_normalizer._normalizers._normalizer."} if is_batch_norm(entries) else {}
     for name in entries.values:
         if not name.isidentifier() or len(name) > 64:
             raise CheckpointError(
@@ -114,32 +127,33 @@ def _normalisers(section: Section) -> dict[str, str]:
     return {
         name: f"_obs_normalizer._normalizers.{name}._normalizer."
         for name in entries.values
-        if entries.section(name).name() == "BatchNormNormalizerConfig"
+        if is_batch_norm(entries.section(name))
     }
 
 
-def _spaces(folder: Path, weights: Weights, normalised: dict[str, str]) -> tuple[tuple[Part, ...], int]:
+def _spaces(
+    folder: Path, weights: Weights, normalised: dict[str, str]
+) -> tuple[tuple[ObservedField, ...], int]:
     """The pieces of the observation and the number of actions."""
     file = read_spaces(folder)
     if file is None:  # only a pickle tells; the normalisers know the sizes as well
         sizes = {name: weights.shapes.get(f"{prefix}running_mean", ()) for name, prefix in normalised.items()}
         if not sizes or any(len(shape) != 1 for shape in sizes.values()):
             raise CheckpointError(f"{folder} has no init_kwargs.json, which says what the model observes")
-        parts = tuple(Part(name=n, size=s[0], normalised=True) for n, s in sorted(sizes.items()))
-        return parts, actions(weights)
+        known = tuple(ObservedField(name=n, size=s[0], normalised=True) for n, s in sorted(sizes.items()))
+        return known, actions(weights)
     space = file.section("obs_space")
     if space.choice("type", None, ("Box", "Dict")) == "Box":
-        return (Part(name=WHOLE, size=box_size(space), normalised=WHOLE in normalised),), file.integer(
-            "action_dim"
-        )
+        whole = ObservedField(name=WHOLE, size=box_size(space), normalised=WHOLE in normalised)
+        return (whole,), file.integer("action_dim")
     boxes = space.section("spaces")
     for name in boxes.values:
         if not name.isidentifier() or len(name) > 64 or len(boxes.values) > 64:
             raise CheckpointError(
                 f"{boxes.where} has a key {name[:80]!r}, which cannot be the name of a field"
             )
-    parts = tuple(
-        Part(name=name, size=box_size(boxes.section(name)), normalised=name in normalised)
+    fields = tuple(
+        ObservedField(name=name, size=box_size(boxes.section(name)), normalised=name in normalised)
         for name in boxes.values
     )
-    return parts, file.integer("action_dim")
+    return fields, file.integer("action_dim")

@@ -5,13 +5,13 @@ networks of width 1024, size M residual ones of width 2048. Their config does no
 which was 0.98; agent folders written by the training script do (``train.discount``).
 """
 
+from zol.models.architecture import NetworkConfig, ObservedField
 from zol.models.foreign.assemble import Blueprint, head, tower
 from zol.models.foreign.reading import Section
-from zol.models.network import CompositeConfig, Part
-from zol.tasks import humenv
 
+HUMENV = (358, 69)  # observations and actions of the published models
 NAMES = {
-    "normalisers.obs.": "_obs_normalizer.",
+    "normaliser.": "_obs_normalizer.",
     "forward_map.": "_forward_map.",
     "backward_map.": "_backward_map.",
     "actor.": "_actor.",
@@ -23,19 +23,29 @@ NAMES = {
 def published_discount(config: Section) -> float | None:
     """The discount of the hub models, which their own config leaves out."""
     sizes = (config.integer("obs_dim"), config.integer("action_dim"))
-    published = sizes == (humenv.LAYOUT.obs_dim, humenv.ACTIONS) and "critic" in config.section("archi")
+    published = sizes == HUMENV and "critic" in config.section("archi")
     return 0.98 if published else None
 
 
 def blueprint(config: Section, discount: float) -> Blueprint:
     """The architecture of a Meta Motivo model config."""
-    archi = config.section("archi")
+    config.only(
+        "obs_dim",
+        "action_dim",
+        "device",
+        "archi",
+        "inference_batch_size",
+        "seq_length",
+        "actor_std",
+        "norm_obs",
+    )
+    archi = config.section("archi").only("z_dim", "norm_z", "f", "b", "actor", "critic", "discriminator")
     cpr = "critic" in archi and "discriminator" in archi
     obs_dim = config.integer("obs_dim")
     return Blueprint(
-        CompositeConfig(
+        NetworkConfig(
             source=f"metamotivo/{'fb_cpr' if cpr else 'fb'}",
-            parts=(Part(name="obs", size=obs_dim, normalised=config.flag("norm_obs", True)),),
+            observation=(ObservedField(name="obs", size=obs_dim, normalised=config.flag("norm_obs", True)),),
             action_dim=config.integer("action_dim"),
             z_dim=archi.integer("z_dim", 100),
             discount=discount,

@@ -9,13 +9,13 @@ import struct
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Self
 
 import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from zol.common.errors import CheckpointError
+from zol.common.errors import CheckpointError, unknown_name
 
 JSON_LIMIT = 8 << 20  # bytes; the spaces of the largest published model take a few hundred kB
 HEADER_LIMIT = 16 << 20
@@ -55,6 +55,19 @@ class Section:
 
     def __contains__(self, name: str) -> bool:
         return self.values.get(name) is not None
+
+    def only(self, *known: str) -> Self:
+        """The same section, after checking that it has no entries but these.
+
+        An entry that nobody reads would be a part of the model that is silently left out.
+        """
+        unknown = [name for name in self.values if name not in known]
+        if unknown:
+            raise CheckpointError(
+                f"{self.where}: {unknown_name('setting', str(unknown[0])[:80], known)}. This version of the "
+                "format is not supported, because what that setting does would be left out"
+            )
+        return self
 
     def section(self, name: str) -> "Section":
         """A nested object, which must be there."""

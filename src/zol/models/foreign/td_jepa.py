@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from zol.common.errors import CheckpointError
-from zol.models.foreign.assemble import Blueprint, head, tower
+from zol.models.architecture import Head, NetworkConfig, ObservedField
+from zol.models.base import Measure
+from zol.models.foreign.assemble import Blueprint, head, is_batch_norm, tower
 from zol.models.foreign.reading import Section, Weights
 from zol.models.foreign.spaces import actions, box_size, columns, read_spaces
-from zol.models.network import CompositeConfig, Head, Part
 
 MODELS = {
     f"{base}{flow}Model": kind
@@ -26,8 +27,20 @@ MODELS = {
     }.items()
     for flow in ("", "FlowBC")
 }
+# Entries that all model configs share, and all their sections of architecture.
+MODEL = (
+    "name",
+    "device",
+    "archi",
+    "obs_normalizer",
+    "inference_batch_size",
+    "seq_length",
+    "actor_std",
+    "amp",
+)
+ARCHI = ("name", "norm_z", "actor", "actor_vf", "rgb_encoder", "augmentator")
 COMMON = {
-    "normalisers.obs.": "_obs_normalizer._normalizer.",
+    "normaliser.": "_obs_normalizer._normalizer.",
     "actor.": "_actor.",
     "vector_field.": "_actor_vf.",
     "whitening": "_z_cov",
@@ -51,14 +64,13 @@ def blueprint(config: Section, discount: float, folder: Path, weights: Weights) 
     name = config.choice("name", None, tuple(MODELS))
     archi = config.section("archi")
     _refuse_images(archi)
-    normaliser = config.section("obs_normalizer") if "obs_normalizer" in config else Section({}, "")
-    normalised = normaliser.name() == "BatchNormNormalizerConfig"
+    normalised = "obs_normalizer" in config and is_batch_norm(config.section("obs_normalizer"))
     family = {"fb": _fb, "td_jepa": _jepa}.get(MODELS[name], _sf)
     obs_dim, action_dim = _sizes(folder, weights, family)
     flow = "actor_vf" in archi
     common: dict[str, Any] = {
         "source": f"td_jepa/{MODELS[name]}{'_flow_bc' if flow else ''}",
-        "parts": (Part(name="obs", size=obs_dim, normalised=normalised),),
+        "observation": (ObservedField(name="obs", size=obs_dim, normalised=normalised),),
         "action_dim": action_dim,
         "discount": discount,
         "project": archi.flag("norm_z", True),
@@ -72,9 +84,11 @@ def blueprint(config: Section, discount: float, folder: Path, weights: Weights) 
 
 
 def _fb(config: Section, archi: Section, common: dict[str, Any]) -> Blueprint:
+    config.only(*MODEL, "actor_encode_obs")
+    archi.only(*ARCHI, "L_dim", "z_dim", "f", "b", "left_encoder")
     left = _left(archi)
     return Blueprint(
-        CompositeConfig(
+        NetworkConfig(
             z_dim=archi.integer("z_dim", 100),
             forward=tower(archi.section("f")),
             backward=head(archi.section("b"), norm=True),
@@ -88,10 +102,13 @@ def _fb(config: Section, archi: Section, common: dict[str, Any]) -> Blueprint:
 
 
 def _sf(config: Section, archi: Section, common: dict[str, Any]) -> Blueprint:
+    config.only(*MODEL, "actor_encode_obs", "center_features")
+    if MODELS[config.name()] not in ("byol", "icvf"):  # whose feature losses have networks of their own
+        archi.only(*ARCHI, "L_dim", "z_dim", "successor_features", "features", "left_encoder")
     left = _left(archi)
     centred = config.flag("center_features", False)
     return Blueprint(
-        CompositeConfig(
+        NetworkConfig(
             z_dim=archi.integer("z_dim", 100),
             forward=tower(archi.section("successor_features")),
             backward=head(archi.section("features"), norm=True),
@@ -100,6 +117,7 @@ def _sf(config: Section, archi: Section, common: dict[str, Any]) -> Blueprint:
             actor_reads_left=left is not None and config.flag("actor_encode_obs", True),
             successor_features=True,
             centred=centred,
+            measure=Measure(offset=1.0 if centred else 0.0),
             **common,
         ),
         SF,
@@ -109,10 +127,13 @@ def _sf(config: Section, archi: Section, common: dict[str, Any]) -> Blueprint:
 
 
 def _jepa(config: Section, archi: Section, common: dict[str, Any]) -> Blueprint:
+    config.only(*MODEL, "actor_use_full_encoder", "symmetric")
+    predictors, encoders = ("phi_predictor", "psi_predictor"), ("phi_mlp_encoder", "psi_mlp_encoder")
+    archi.only(*ARCHI, "phi_dim", "psi_dim", *predictors, *encoders)
     symmetric = config.flag("symmetric", False)
     phi_dim = archi.integer("phi_dim", 50)
     return Blueprint(
-        CompositeConfig(
+        NetworkConfig(
             z_dim=phi_dim if symmetric else archi.integer("psi_dim", 50),
             forward=tower(archi.section("phi_predictor")),
             backward=None if symmetric else head(archi.section("psi_mlp_encoder"), norm=True),
@@ -133,7 +154,7 @@ def _left(archi: Section) -> Head | None:
 
 
 def _vector_field(archi: Section) -> Head:
-    section = archi.section("actor_vf")
+    section = archi.section("actor_vf").only("name", "model", "hidden_dim", "hidden_layers")
     return Head(hidden=section.integer("hidden_dim", 1024), layers=section.integer("hidden_layers", 1))
 
 

@@ -1,0 +1,221 @@
+r"""What learners of a :class:`~zol.models.network.Network` share.
+
+Everything in the family trains F by temporal differences towards slow targets and an actor that climbs Fᵀz,
+for latents drawn from the sphere or from B of random states:
+
+    z ~ uniform on the sphere, or Π(B(s'_k)) for a random row k, with probability ``goal_share``
+    a = clip(π_z(s) + clip(σ ε, ± c), ±1),  ε ~ N(0, I), the gradient passing through the clipping
+    actor:   maximise  mean_i agg_P F(s_i, a_i, z_i)ᵀ z_i
+    targets: θ̄ ← (1 − τ) θ̄ + τ θ
+
+A learner adds its losses, extra targets and optimisers. A left encoder, where a network has one, belongs to
+F: its weights are in F's optimiser, targets see observations through a slow copy, and the actor sees its
+output without passing gradients back.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+from copy import deepcopy
+from functools import cache, partial
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from zol.common import parallel
+from zol.common.errors import CheckpointError
+from zol.data import Batch, BatchSpec
+from zol.models.architecture import NetworkConfig
+from zol.models.layers import unit
+from zol.models.learning import Adam, frozen, move_towards, named_state, restore_state
+from zol.models.losses import pessimistic
+from zol.models.network import Network
+from zol.models.parts import greedy_values
+
+View = Callable[[tuple[str, ...]], Tensor]
+"""What parts of the network see of one batch of observations: fields read → ``[N, width]``."""
+
+
+class NetworkLearner(ABC):
+    """The base of learners: F and its target, the actor, latents, noise, and a state that resumes exactly.
+
+    ``autocast`` is the type that networks compute in (``torch.bfloat16`` on GPUs that are fast at it), while
+    weights and losses keep theirs: a Gram loss is a difference of large sums. ``compiled`` fuses each
+    network by ``torch.compile``. docs/benchmarks.md says when they pay.
+    """
+
+    shown: ClassVar[Mapping[str, str]] = {"loss": "loss"}
+    start: str = ""
+    """hash of the weights that training began with, if they were those of a checkpoint"""
+
+    def __init__(
+        self, model: Network, config: Any, *, autocast: torch.dtype | None = None, compiled: bool = False
+    ) -> None:
+        self.accept(model.config)
+        self.model, self.config, self.autocast = model.requires_grad_(False), config, autocast
+        self._targets: dict[str, tuple[nn.Module, nn.Module]] = {}
+        self._optimisers: dict[str, Adam] = {}
+        self._compiled = compiled
+        self.target_forward = self.follow("target_forward", model.forward_map)
+        trained = [model.forward_map]
+        if model.config.left is not None:
+            self.target_left = self.follow("target_left", model.left)
+            trained.append(model.left)  # type: ignore[arg-type]
+        self.forward_optimiser = self.train("forward_optimiser", trained, config.learning_rate)
+        if model.config.actor is not None:
+            self.actor_optimiser = self.train("actor_optimiser", [model.actor], config.actor_learning_rate)
+
+    @staticmethod
+    @abstractmethod
+    def architecture(config: Any) -> NetworkConfig:
+        """The network that these settings describe."""
+
+    @classmethod
+    def accept(cls, network: NetworkConfig) -> None:
+        """Refuse a network that this learner cannot train, saying why."""
+        if network.noisy_actor:
+            raise CheckpointError(
+                f"the actor of this {network.source} model is a flow with a noise input, which "
+                f"{cls.__name__} cannot train further: choose a checkpoint with a plain actor"
+            )
+
+    @property
+    def checked(self) -> Network:
+        """The network is a whole model at any time, so its health can be watched."""
+        return self.model
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The configuration, and the architecture where it is not the one of that configuration."""
+        own = {f"model.{name}": value for name, value in self.config.model_dump(mode="json").items()}
+        if self.model.config != self.architecture(self.config):
+            own["model.network"] = self.model.config.model_dump(mode="json")
+        return own | {"model.start": self.start} if self.start else own
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The model's name and its settings."""
+        settings = self.config.model_dump(mode="json")
+        return {"model": self.architecture(self.config).source, "settings": settings}
+
+    @property
+    def batches(self) -> BatchSpec:
+        """Single transitions, unless a learner wants more."""
+        return BatchSpec()
+
+    @abstractmethod
+    def update(self, batch: Batch, generator: torch.Generator) -> Mapping[str, Tensor]:
+        """One step of everything that is trained."""
+
+    def follow(self, name: str, network: nn.Module) -> nn.Module:
+        """A slow copy of a network, stored under this name."""
+        target = deepcopy(network).requires_grad_(False)
+        self._targets[name] = (target, network)
+        if self._compiled:
+            target.compile()
+        return target
+
+    def train(self, name: str, networks: Iterable[nn.Module], learning_rate: float) -> Adam:
+        """An optimiser of some networks, stored under this name."""
+        parameters: list[nn.Parameter] = []
+        for network in networks:
+            parameters += network.requires_grad_(True).parameters()
+            if self._compiled:
+                network.compile()
+        self._optimisers[name] = Adam(parameters, learning_rate)
+        return self._optimisers[name]
+
+    def move_targets(self) -> None:
+        """θ̄ ← (1 − τ) θ̄ + τ θ, for every target."""
+        for target, network in self._targets.values():
+            move_towards(target, network, self.config.target_rate)
+
+    def view(self, obs: Tensor) -> View:
+        """What the network's parts see of observations; what several of them read is computed once."""
+        return cache(partial(self.model.read, obs))
+
+    def run(self, network: nn.Module, *inputs: Tensor) -> Tensor:
+        """The network's output, computed in the type of ``autocast`` and returned in that of its inputs."""
+        like = inputs[0]
+        with torch.autocast(like.device.type, self.autocast, enabled=self.autocast is not None):
+            out: Tensor = network(*inputs)
+        return out.to(like.dtype)
+
+    def forward_input(self, view: View, *, target: bool = False) -> Tensor:
+        """What F sees, or with ``target`` what its slow copy sees."""
+        c = self.model.config
+        if c.left is None:
+            return view(c.forward.reads)
+        return self.run(self.target_left if target else self.model.left, view(c.left.reads))
+
+    def actor_input(self, view: View) -> Tensor:
+        """What the actor sees; no gradient goes back into a left encoder."""
+        c = self.model.config
+        assert c.actor is not None
+        if not c.actor_reads_left:
+            return view(c.actor.reads)
+        with torch.no_grad():
+            return self.forward_input(view)
+
+    def training_latents(self, embedded: Tensor, generator: torch.Generator) -> Tensor:
+        """Uniform on the sphere, or the embedding of a random next state: what π_z is trained for."""
+        n = parallel.size() * len(embedded)
+        uniform = self.normal(embedded, generator)
+        rows = parallel.share(torch.randperm(n, generator=generator, device=generator.device))
+        goals = parallel.gather(embedded)[rows.to(embedded.device)]
+        chosen = torch.rand(n, 1, generator=generator, device=generator.device)
+        is_goal = parallel.share(chosen).to(embedded.device) < self.config.goal_share
+        return unit(torch.where(is_goal, goals, uniform))
+
+    @staticmethod
+    def normal(like: Tensor, generator: torch.Generator) -> Tensor:
+        """Standard normal rows for ``like``: our share of those drawn for the batch of all processes."""
+        n = parallel.size() * len(like)
+        drawn = torch.randn(n, *like.shape[1:], generator=generator, device=generator.device)
+        return parallel.share(drawn).to(like)
+
+    def explore(self, mean: Tensor, generator: torch.Generator) -> Tensor:
+        """mean + clipped noise, kept inside (−1, 1) while the gradient passes through unchanged."""
+        c = self.config
+        noise = c.action_std * self.normal(mean, generator)
+        action = mean + noise.clamp(-c.action_noise_clip, c.action_noise_clip)
+        return action + (action.clamp(-1 + 1e-6, 1 - 1e-6) - action).detach()
+
+    def policy_action(self, view: View, z: Tensor, generator: torch.Generator) -> Tensor:
+        """a ~ π_z(s) with its training noise; for discrete actions the greedy one-hot choice."""
+        if self.model.config.discrete:
+            seen, actions = self.forward_input(view), self.model.action_dim
+            best = greedy_values(partial(self.run, self.model.forward_map), seen, z, actions).argmax(-1)
+            return functional.one_hot(best, actions).to(seen.dtype)
+        return self.explore(self.run(self.model.actor, self.actor_input(view), z), generator)
+
+    def update_actor(self, view: View, z: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
+        """One step of the actor up Q(s, a) = F(s, a, z)ᵀz; nothing for discrete actions, which are greedy."""
+        if self.model.config.discrete:
+            return {}
+        action = self.policy_action(view, z, generator)
+        with torch.no_grad():
+            seen = self.forward_input(view)
+        with frozen(self.model.forward_map):  # gradients for the action only, none for F's weights
+            Q = (self.run(self.model.forward_map, seen, z, action) * z).sum(-1)  # [P, N]
+        loss = -parallel.mean(pessimistic(Q, self.config.actor_pessimism))
+        loss.backward()
+        self.actor_optimiser.step_and_clear()
+        return {"actor": loss.detach()}
+
+    def scale_learning_rates(self, scale: float) -> None:
+        """Use this share of the configured learning rates from now on."""
+        for optimiser in self._optimisers.values():
+            optimiser.scale_learning_rate(scale)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Targets and optimiser moments, as flat named tensors."""
+        return named_state(self._parts())
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """The inverse of :meth:`state_dict`."""
+        restore_state(self._parts(), state)
+
+    def _parts(self) -> dict[str, nn.Module | Adam]:
+        return {name: target for name, (target, _) in self._targets.items()} | self._optimisers

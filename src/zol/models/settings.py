@@ -1,0 +1,117 @@
+"""The settings that all ways of pretraining share, and the architecture that they describe."""
+
+from typing import Any, Self
+
+from pydantic import Field, model_validator
+
+from zol.common.config import Config
+from zol.models.architecture import Head, NetworkConfig, ObservedField, Tower
+
+
+class PretrainingConfig(Config):
+    """What every model of the family has: the sizes of its networks, learning rates, latents and noise."""
+
+    obs_dim: int = Field(gt=0)
+    """columns of an observation"""
+    action_dim: int = Field(gt=0)
+    """columns of an action"""
+    z_dim: int = Field(default=50, gt=1)
+    """d: size of a latent"""
+    discount: float = Field(default=0.98, gt=0, lt=1)
+    """γ"""
+    hidden: int = Field(default=256, gt=1)
+    """width of F and of the actor"""
+    hidden_layers: int = Field(default=1, ge=1)
+    """hidden layers of F and of the actor after their towers"""
+    embedding_layers: int = Field(default=2, ge=2)
+    """layers of each input tower"""
+    residual: bool = False
+    """residual blocks instead of plain layers in F and actor"""
+    backward_hidden: int = Field(default=256, gt=0)
+    """width of B"""
+    backward_layers: int = Field(default=2, ge=0)
+    """hidden layers of B"""
+    backward_norm: bool = True
+    """put B on the sphere of radius √d"""
+    members: int = Field(default=2, ge=1)
+    """P: forward maps in the ensemble"""
+    normalise_obs: bool = False
+    """normalise observations by running statistics"""
+    fourier: int = Field(default=0, ge=0)
+    """k: frequencies of sines and cosines of every column that networks see beside it; needs normalise_obs"""
+    discrete: bool = False
+    """actions are one-hot choices: π_z is greedy in F·z, and no actor is trained"""
+
+    learning_rate: float = Field(default=1e-4, gt=0)
+    """of F"""
+    backward_learning_rate: float = Field(default=1e-4, gt=0)
+    """of B"""
+    actor_learning_rate: float = Field(default=1e-4, gt=0)
+    """of the actor"""
+    target_rate: float = Field(default=0.01, gt=0, le=1)
+    """τ: how fast the targets follow"""
+    goal_share: float = Field(default=0.5, ge=0, le=1)
+    """share of training latents that are B(s') of random states; the rest are uniform on the sphere"""
+    actor_pessimism: float = Field(default=0.0, ge=0)
+    """of the actor's Q"""
+    action_std: float = Field(default=0.2, gt=0)
+    """standard deviation of the noise on training actions"""
+    action_noise_clip: float = Field(default=0.3, gt=0)
+    """that noise is clipped to ± this"""
+
+    @model_validator(mode="after")
+    def _fourier_features_need_a_scale(self) -> Self:
+        if self.fourier and not self.normalise_obs:
+            raise ValueError("fourier counts in standard deviations: set normalise_obs, too")
+        return self
+
+
+# One learning rate on the command line stands for all of them.
+RATES = ("learning_rate", "backward_learning_rate", "actor_learning_rate")
+# What the data decide, so that nobody has to say it.
+FROM_DATA = ("obs_dim", "action_dim")
+
+
+def plain_network(config: PretrainingConfig, source: str, **more: Any) -> NetworkConfig:
+    """The architecture that the settings describe: one flat observation, F, B and an actor."""
+    c = config
+    tower = Tower(
+        hidden=c.hidden, layers=c.hidden_layers, embedding_layers=c.embedding_layers, residual=c.residual
+    )
+    return NetworkConfig(
+        source=source,
+        observation=(ObservedField(name="obs", size=c.obs_dim, normalised=c.normalise_obs),),
+        action_dim=c.action_dim,
+        z_dim=c.z_dim,
+        discount=c.discount,
+        fourier=c.fourier,
+        discrete=c.discrete,
+        forward=tower.but(members=c.members),
+        actor=None if c.discrete else tower,
+        backward=Head(hidden=c.backward_hidden, layers=c.backward_layers, norm=c.backward_norm),
+        action_std=c.action_std,
+        **more,
+    )
+
+
+def settings_of(network: NetworkConfig) -> dict[str, Any]:
+    """The settings that an existing network has decided, whoever made it."""
+    c = network
+    backward = c.backward or c.left
+    assert backward is not None
+    return {
+        "obs_dim": c.obs_dim,
+        "action_dim": c.action_dim,
+        "z_dim": c.z_dim,
+        "hidden": c.forward.hidden,
+        "hidden_layers": max(1, c.forward.layers),
+        "embedding_layers": c.forward.embedding_layers,
+        "residual": c.forward.residual,
+        "members": c.forward.members,
+        "backward_hidden": backward.hidden,
+        "backward_layers": backward.layers,
+        "backward_norm": backward.norm,
+        "normalise_obs": any(field.normalised for field in c.observation),
+        "fourier": c.fourier,
+        "discrete": c.discrete,
+    }

@@ -1,0 +1,310 @@
+"""From data to a checkpoint: preset, network, learner, learning curve and learned world in one call.
+
+    checkpoint = pretrain("data/walker", "fb", out="runs/walker", steps=8_000)
+
+Settings come, in rising order of precedence, from the model's configuration, from a preset
+(zol.train.presets), from the checkpoint that training starts from, if any, and from the caller. :func:`plan`
+finds out what they are without training anything, :func:`execute` trains; the command line uses both,
+:func:`pretrain` is their sum.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.progress import Progress
+
+from zol import checkpoint
+from zol.checkpoint import Checkpoint, zoo
+from zol.common import parallel
+from zol.common.device import choose_device, choose_threads
+from zol.common.errors import CheckpointError, DataError, ZolError, unknown_name
+from zol.data import Dataset
+from zol.models import MODELS
+from zol.models.foreign.hub import is_hub
+from zol.models.network import Network
+from zol.models.pretraining import Pretraining
+from zol.models.settings import FROM_DATA, RATES, settings_of
+from zol.train import presets
+from zol.train.learned_world import WorldConfig, learn_world, report_learned_world
+from zol.train.loop import TrainConfig, fit, prompt_sample
+from zol.train.returns import ReturnEvaluation
+from zol.worlds import ALIASES, make
+from zol.worlds.base import World
+
+EPISODES = 10  # per task and evaluation on the command line, where the data name a world
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be trained on what, and the settings that this suggests."""
+
+    entry: Pretraining
+    preset: str
+    training: TrainConfig
+    settings: Mapping[str, Any]  # of the model, without those that the data decide
+    dynamics_steps: int
+    dataset: Dataset | None = None
+    start: Checkpoint | None = None
+
+    @property
+    def world_name(self) -> str | None:
+        """The world that the data are from."""
+        return _world_name(self.dataset)
+
+    @cached_property
+    def world(self) -> World:
+        """That world; an error says why it cannot be made."""
+        if self.world_name is None:
+            raise DataError(
+                "the data do not name the world they are from, so nothing can be tested: --episodes 0"
+            )
+        return make(self.world_name)
+
+
+def plan(
+    model: str = "fb",
+    data: Dataset | str | Path | None = None,
+    *,
+    preset: str = "auto",
+    device: str = "auto",
+    start_from: Checkpoint | str | Path | None = None,
+    learning_rate: float | None = None,
+) -> Plan:
+    """Find the settings for a model on these data; what cannot work is said before any time is spent."""
+    entry = MODELS[model]
+    dataset = data if isinstance(data, Dataset) or data is None else Dataset.open(data)
+    start = None if start_from is None else _open(start_from)
+    if start is not None:
+        _require_fit(entry, start, dataset)
+    known = presets.read(entry.presets)
+    world = _world_name(dataset)
+    gpu = torch.cuda.is_available() and device != "cpu"
+    chosen = presets.choose(known, preset, world, gpu=gpu)
+    values = presets.settings(known, chosen, world)
+    own = entry.config.model_fields
+    if start is not None:
+        values |= _settings_of(start, entry)
+    if learning_rate is not None:  # one rate for all networks, unless theirs are given too
+        values |= {name: learning_rate for name in RATES if name in own}
+    settings = {name: v for name, v in values.items() if name in own and name not in FROM_DATA}
+    found = Plan(
+        entry,
+        chosen,
+        TrainConfig(**{name: v for name, v in values.items() if name in TrainConfig.model_fields}),
+        settings,
+        int(values.get("dynamics_steps", 0)),
+        dataset,
+        start,
+    )
+    if "discount" not in settings:
+        settings["discount"] = _discount(found)
+    return found
+
+
+def pretrain(
+    data: Dataset | str | Path,
+    model: str = "fb",
+    *,
+    out: str | Path | None = None,
+    steps: int | None = None,
+    preset: str = "auto",
+    seed: int = 0,
+    episodes: int = 0,
+    dynamics_steps: int = 0,
+    start_from: Checkpoint | str | Path | None = None,
+    device: str = "auto",
+    threads: int = 0,
+    progress: Progress | None = None,
+    **settings: Any,
+) -> Checkpoint:
+    """Pretrain a model of the registry ``MODELS`` on reward-free data and return its checkpoint.
+
+    ``settings`` are fields of ``TrainConfig`` and of the model's configuration; what is not given comes from
+    the preset. ``out`` is the folder of the run, where an interrupted one is continued. ``episodes`` test
+    episodes per task make a learning curve (0: none), ``dynamics_steps`` train a learned world beside the
+    model (0: none). ``start_from`` is a checkpoint whose network is trained further: a folder, a zoo name,
+    ``hf://…``.
+    """
+    found = plan(
+        model,
+        data,
+        preset=preset,
+        device=device,
+        start_from=start_from,
+        learning_rate=settings.get("learning_rate"),
+    )
+    own = {name for name in found.entry.config.model_fields if name not in FROM_DATA}
+    for name in settings:
+        if name not in own and name not in TrainConfig.model_fields:
+            raise DataError(
+                unknown_name(f"setting of {model} or its training", name, own | set(TrainConfig.model_fields))
+            )
+    loop = {name: value for name, value in settings.items() if name in TrainConfig.model_fields}
+    loop |= {"seed": seed} | ({} if steps is None else {"steps": steps})
+    return execute(
+        found,
+        out=out,
+        training=found.training.but(**loop),
+        settings={**found.settings, **{name: v for name, v in settings.items() if name in own}},
+        episodes=episodes,
+        dynamics_steps=dynamics_steps,
+        device=device,
+        threads=threads,
+        progress=progress,
+    )
+
+
+def execute(
+    plan: Plan,
+    *,
+    out: str | Path | None,
+    training: TrainConfig,
+    settings: Mapping[str, Any],
+    episodes: int = 0,
+    dynamics_steps: int = 0,
+    device: str = "auto",
+    threads: int = 0,
+    progress: Progress | None = None,
+) -> Checkpoint:
+    """Train as planned, with these settings instead of the suggested ones."""
+    if plan.dataset is None:
+        raise DataError("there is nothing to train on: give data")
+    before = torch.get_num_threads()
+    with parallel.processes(choose_device(device)) as place:
+        width = int(settings.get("hidden", plan.entry.config.model_fields["hidden"].default))
+        torch.set_num_threads(choose_threads(training.batch_size // parallel.size() * width**2, threads))
+        try:
+            model, facts = _train(plan, plan.dataset, out, training, settings, episodes, place, progress)
+            learned = None
+            if dynamics_steps:
+                config = WorldConfig(steps=dynamics_steps, seed=training.seed)
+                world = None if plan.world_name is None else plan.world
+                layout = None if world is None else world.layout
+                learned = learn_world(plan.dataset, layout, config, out, progress=progress)
+                report_learned_world(learned, world, out, _console(progress))
+        finally:
+            torch.set_num_threads(before)
+        if out is not None and parallel.is_main():
+            return checkpoint.load(out)
+    facts = checkpoint.description(model) | facts
+    return Checkpoint(model.freeze(), facts, prompt_sample(plan.dataset, training.seed), learned)
+
+
+def _train(
+    plan: Plan,
+    dataset: Dataset,
+    out: str | Path | None,
+    training: TrainConfig,
+    settings: Mapping[str, Any],
+    episodes: int,
+    device: torch.device,
+    progress: Progress | None,
+) -> tuple[Network, dict[str, Any]]:
+    console, entry = _console(progress), plan.entry
+    world = _tested_world(plan, dataset) if episodes else None
+    config = entry.config(obs_dim=dataset.obs_dim, action_dim=dataset.action_dim, **settings)
+    if plan.start is None:
+        model = entry.network(config, torch.Generator().manual_seed(training.seed)).to(device)
+    else:
+        model = _continued(plan.start, config).to(device)
+    learner = entry.learner(model, config, autocast=training.autocast, compiled=training.compiled)
+    facts: dict[str, Any] = {"preset": plan.preset, "transitions": len(dataset), "episodes": episodes}
+    facts |= {"prompt": entry.prompt}
+    facts |= {"world": dataset.provenance["world"]} if "world" in dataset.provenance else {}
+    if plan.start is not None:
+        learner.start = str(plan.start.facts["weights"])
+        facts["start"] = f"{plan.start.facts['model']} {learner.start}"
+    where = f"{device} with {torch.get_num_threads()} threads" if device.type == "cpu" else str(device)
+    console.print(
+        f"preset {plan.preset}: {sum(p.numel() for p in model.parameters()):,} weights, {len(dataset):,} "
+        f"transitions, batch {training.batch_size}, {training.steps:,} steps on {where}"
+    )
+    test = None
+    if world is not None:
+        prompt: Any = entry.prompt
+        test = ReturnEvaluation(world, model, dataset, episodes=episodes, seed=training.seed, prompt=prompt)
+        if test.unrewarded:
+            console.print(f"not tested, because the sample holds no reward: {', '.join(test.unrewarded)}")
+        test = test if test.evidence.tasks else None
+    fit(learner, dataset, training, out, facts=facts, on_eval=test, progress=progress)
+    if out is not None:
+        console.print(f"the checkpoint is in {out}")
+    return model, dict(learner.facts) | facts
+
+
+def _console(progress: Progress | None) -> Console:
+    if progress is not None:
+        return progress.console
+    return Console(quiet=not parallel.is_main(), soft_wrap=True, highlight=False)
+
+
+def _tested_world(plan: Plan, dataset: Dataset) -> World:
+    """The world to test in, known before any time is spent."""
+    try:
+        world = plan.world
+    except ZolError as error:
+        raise DataError(f"{error}; --episodes 0 trains without testing") from error
+    if (world.layout.obs_dim, world.action_dim) != (dataset.obs_dim, dataset.action_dim):
+        raise DataError(
+            f"the data have {dataset.obs_dim} observation and {dataset.action_dim} action columns, their "
+            f"world '{dataset.provenance['world']}' has {world.layout.obs_dim} and {world.action_dim}: "
+            "--episodes 0 trains without testing"
+        )
+    return world
+
+
+def _open(start: Checkpoint | str | Path) -> Checkpoint:
+    if isinstance(start, Checkpoint):
+        return start
+    return checkpoint.load(start if is_hub(start) else zoo.find(start))
+
+
+def _require_fit(entry: Pretraining, start: Checkpoint, dataset: Dataset | None) -> None:
+    """A checkpoint can be trained further by this learner, on these data."""
+    entry.learner.accept(start.model.config)
+    sizes = (start.model.obs_dim, start.model.action_dim)
+    if dataset is not None and (dataset.obs_dim, dataset.action_dim) != sizes:
+        raise DataError(
+            f"the data have {dataset.obs_dim} observation and {dataset.action_dim} action columns, the "
+            f"checkpoint to start from has {sizes[0]} and {sizes[1]}: were they recorded in its world?"
+        )
+
+
+def _settings_of(start: Checkpoint, entry: Pretraining) -> dict[str, Any]:
+    """What a checkpoint to start from says about settings: those it was trained with, and its networks."""
+    network = start.model.config
+    same = start.facts["settings"] if start.facts["model"] == entry.name else {}
+    noise = {"action_std": network.action_std} if network.action_std > 0 else {}
+    return dict(same) | settings_of(network) | {"discount": network.discount} | noise
+
+
+def _continued(start: Checkpoint, config: Any) -> Network:
+    """A copy of the checkpoint's network, to be trained with these settings."""
+    for name, value in settings_of(start.model.config).items():
+        if getattr(config, name) != value:
+            raise CheckpointError(
+                f"{name}={getattr(config, name)} is asked for, but the network to start from has {value}: "
+                f"leave {name} out, or train a new network without a checkpoint to start from"
+            )
+    model = Network(start.model.config.but(discount=config.discount))
+    model.layout = start.model.layout
+    model.load_state_dict(start.model.state_dict())
+    return model
+
+
+def _world_name(dataset: Dataset | None) -> str | None:
+    name = None if dataset is None else dataset.provenance.get("world")
+    return None if name is None else ALIASES.get(str(name), str(name))
+
+
+def _discount(found: Plan) -> float:
+    """That of the world, if it can be asked, else the model's own default."""
+    try:
+        return found.world.discount
+    except ZolError:  # not named, unknown, or not installed
+        return float(found.entry.config.model_fields["discount"].default)

@@ -1,0 +1,136 @@
+"""Every way of pretraining in the registry does what any other does: nothing outside knows which it is."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from zol import adapt, checkpoint
+from zol.cli import main
+from zol.collect.donut import collect
+from zol.common.errors import ZolError
+from zol.data import Batch, Dataset
+from zol.evidence import Evidence
+from zol.models import MODELS
+from zol.models.base import HasFixedLatents, HasLayout, HasRegressors, Learner, Model, identity, model_hash
+from zol.models.pretraining import Pretraining
+from zol.testing import check_model
+from zol.train import TrainConfig, fit, pretrain
+from zol.worlds.donut import Donut
+
+SMALL = {"z_dim": 6, "hidden": 16, "backward_hidden": 16}
+LOOP = {"steps": 20, "batch_size": 32, "log_every": 10, "save_every": 10}
+
+
+@pytest.fixture(params=MODELS)
+def entry(request: pytest.FixtureRequest) -> Pretraining:
+    return MODELS[request.param]
+
+
+@pytest.fixture(scope="module")
+def data() -> Dataset:
+    return collect(2_000, torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize(
+    "change", [{}, {"discrete": True}, {"members": 1}, {"normalise_obs": True, "fourier": 2}], ids=str
+)
+def test_its_networks_keep_the_contract(entry: Pretraining, change: dict) -> None:
+    model = entry.network(entry.config(obs_dim=5, action_dim=3, **SMALL | change))
+    assert isinstance(model, Model | HasFixedLatents)
+    assert isinstance(model, HasRegressors)
+    assert isinstance(model, HasLayout)
+    check_model(model)
+
+
+@pytest.mark.parametrize("change", [{}, {"discrete": True}], ids=str)
+def test_it_resumes_bit_for_bit(entry: Pretraining, data: Dataset, tmp_path: Path, change: dict) -> None:
+    config = entry.config(obs_dim=2, action_dim=2, normalise_obs=True, **SMALL | change)
+
+    def train(steps: int, name: str) -> Learner:
+        network = entry.network(config, torch.Generator().manual_seed(1))
+        learner = entry.learner(network, config)
+        fit(learner, data, TrainConfig(**LOOP | {"steps": steps}), tmp_path / name)
+        return learner
+
+    whole, _, resumed = train(20, "whole"), train(10, "parts"), train(20, "parts")
+    assert model_hash(whole.model) == model_hash(resumed.model)
+    for name, value in whole.state_dict().items():
+        assert torch.equal(value, resumed.state_dict()[name]), name
+
+
+def test_autocast_keeps_weights_and_losses_in_single_precision(entry: Pretraining) -> None:
+    config = entry.config(obs_dim=2, action_dim=2, **SMALL)
+    learner = entry.learner(entry.network(config), config, autocast=torch.bfloat16)
+    g = torch.Generator().manual_seed(0)
+    obs, following, action = torch.randn(3, 64, 2, generator=g)
+    batch = Batch(obs, action.tanh(), following, torch.zeros(64, dtype=torch.bool))
+    terms = learner.update(batch, g)
+    assert {p.dtype for p in learner.model.parameters()} == {torch.float32}
+    assert {term.dtype for term in terms.values()} == {torch.float32}
+    assert all(bool(term.isfinite()) for term in terms.values())
+
+
+def test_it_is_pretrained_saved_loaded_prompted_and_adapted(
+    entry: Pretraining, data: Dataset, tmp_path: Path
+) -> None:
+    trained = pretrain(data, entry.name, out=tmp_path / "run", episodes=1, **SMALL | LOOP)
+    assert set(entry.metrics.values()) <= set(json.loads(last_line(tmp_path / "run")))
+    loaded = checkpoint.load(tmp_path / "run")
+    assert loaded.facts["model"] == entry.name
+    assert loaded.default_prompt == entry.prompt
+    assert entry.config(**loaded.facts["settings"]).z_dim == 6
+    assert identity(loaded.model) == identity(trained.model)
+    check_model(loaded.model, loaded.prompt["obs"][:7])
+    world = Donut()
+    evidence = Evidence.label(loaded.sample(world.layout), world.tasks, loaded.prompt["starts"][:64], "")
+    plain = adapt.prompted(loaded.model, evidence, loaded.default_prompt)
+    found = adapt.zol(loaded.model, evidence, plain.z[0], adapt.ZOLConfig(steps=3, learning_rate=0.02))
+    assert bool((found.distance > 0).all())
+
+
+def test_without_a_folder_the_checkpoint_stays_in_memory(entry: Pretraining, data: Dataset) -> None:
+    trained = pretrain(data, entry.name, dynamics_steps=5, **SMALL | LOOP)
+    assert trained.facts["weights"] == model_hash(trained.model)
+    assert trained.prompt["obs"].shape == (2_000, 2)
+    assert trained.dynamics is not None
+    assert not any(p.requires_grad for p in trained.model.parameters())
+
+
+def test_its_commands(
+    entry: Pretraining, data: Dataset, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data.save(tmp_path / "data")
+    run = str(tmp_path / "run")
+    flags = [
+        "--steps",
+        "10",
+        "--batch-size",
+        "32",
+        "--hidden",
+        "16",
+        "--backward-hidden",
+        "16",
+        "--z-dim",
+        "6",
+        "--log-every",
+        "10",
+    ]
+    flags += ["--episodes", "1", "--dynamics-steps", "0"]
+    main(["train", entry.name, "--data", str(tmp_path / "data"), "--out", run, *flags])
+    main(["train", "show", run])
+    said = capsys.readouterr().out
+    assert all(title in said for title in entry.metrics)
+    main(["adapt", run, "--task", "cross", "--method", "zol", "--steps", "2", "--episodes", "1"])
+    assert "cross" in capsys.readouterr().out
+    assert f"| model | {entry.name} |" in (tmp_path / "run" / "README.md").read_text()
+
+
+def test_an_unknown_model_is_answered_with_the_nearest(data: Dataset) -> None:
+    with pytest.raises(ZolError, match="no model called 'laplcian'; did you mean 'laplacian'"):
+        pretrain(data, "laplcian")
+
+
+def last_line(run: Path) -> str:
+    return (run / "metrics.jsonl").read_text().splitlines()[-1]
