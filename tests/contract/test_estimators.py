@@ -11,7 +11,7 @@ from zol.common.errors import CheckpointError, DataError, ZolError
 from zol.evidence import Evidence
 from zol.imagination.dynamics import Dynamics, DynamicsConfig, DynamicsLearner
 from zol.imagination.learned_world import LearnedWorld
-from zol.models.fb import FB, FBConfig
+from zol.models.fb import FBConfig, fb_network
 from zol.value import ESTIMATORS, ValueProblem
 from zol.worlds.donut import Donut
 
@@ -24,7 +24,7 @@ def seeded(seed: int = 0) -> torch.Generator:
 def problem() -> ValueProblem:
     """An untrained model with everything that an estimator may ask for."""
     world, data = Donut(), collect(2_000, seeded())
-    model = FB(FBConfig(obs_dim=2, action_dim=2, z_dim=6, hidden=16)).eval()
+    model = fb_network(FBConfig(obs_dim=2, action_dim=2, z_dim=6, hidden=16)).eval()
     dynamics = Dynamics(DynamicsConfig(obs_dim=2, action_dim=2, hidden=16, members=3), seeded(1))
     DynamicsLearner(dynamics, data, world.layout)  # takes the statistics of the data
     learned = LearnedWorld.gather(dynamics, data, world.layout, seeded(2), held_out=1)

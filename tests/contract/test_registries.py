@@ -14,7 +14,7 @@ from zol.collect.donut import collect
 from zol.common.config import Config
 from zol.common.errors import ZolError
 from zol.evidence import Evidence
-from zol.models.fb import FB, FBConfig
+from zol.models.fb import FBConfig, fb_network
 from zol.train.learned_world import WorldConfig, learn_world
 from zol.worlds import make
 from zol.worlds.donut import Donut
@@ -37,7 +37,7 @@ def generator(seed: int = 0) -> torch.Generator:
 @pytest.fixture(scope="module")
 def problem() -> Problem:
     world, data = Donut(), collect(1000, generator())
-    model = FB(FBConfig(obs_dim=2, action_dim=2, z_dim=8, discount=0.9, hidden=16), generator(1))
+    model = fb_network(FBConfig(obs_dim=2, action_dim=2, z_dim=8, discount=0.9, hidden=16), generator(1))
     tasks = {name: world.tasks[name] for name in ("square", "cross")}
     evidence = Evidence.gather(data, tasks, world.layout, samples=300, starts=10, generator=generator(2))
     learned = learn_world(data, world.layout, WorldConfig(steps=20, batch_size=32, width=16))

@@ -13,7 +13,7 @@ from zol.collect.donut import collect
 from zol.common.errors import CheckpointError, DataError, ZolError
 from zol.evidence import Evidence
 from zol.fields import Layout, States
-from zol.models.fb import FB, FBConfig
+from zol.models.fb import FBConfig, fb_network
 from zol.session import Agent, Evaluation, Skill, load
 from zol.tasks import Task
 from zol.train import prompt_sample
@@ -30,7 +30,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tiny donut model with a learned world, and the same without any world."""
     path = tmp_path_factory.mktemp("session")
     data = collect(2000, generator())
-    model = FB(FBConfig(obs_dim=2, action_dim=2, z_dim=8, discount=0.9, hidden=16), generator(1))
+    model = fb_network(FBConfig(obs_dim=2, action_dim=2, z_dim=8, discount=0.9, hidden=16), generator(1))
     sample = prompt_sample(data, 0)
     checkpoint.save(
         model, path / "donut", prompt=sample, facts={"world": "donut", "data": data.fingerprint()}
