@@ -96,14 +96,19 @@ def random_returns(
     with one_torch_thread():
         first = world.set_physics(start.flatten(0, 1))
         for step in episode(world, first, random_policy(world, generator), world.episode_length):
-            parts = [step.states.rows(slice(k * episodes, (k + 1) * episodes)) for k in range(len(begins))]
+            parts = [step.states]
+            if len(begins) > 1:
+                parts = [
+                    step.states.rows(slice(k * episodes, (k + 1) * episodes)) for k in range(len(begins))
+                ]
             rewards = torch.stack([task(parts[k]).double() for k, task in zip(group, tasks, strict=True)])
-            running = None if step.running is None else step.running.view(len(begins), episodes)[group]
-            counts = unsolved if running is None else unsolved & running
-            total += torch.where(counts, rewards, 0.0)
+            if step.running is not None:
+                rewards = torch.where(step.running.view(-1, episodes)[group], rewards, 0.0)
             for row, task in enumerate(tasks):
                 if task.ends_at_success:
+                    rewards[row] = torch.where(unsolved[row], rewards[row], 0.0)
                     unsolved[row] &= ~task.succeeded(parts[group[row]])
+            total += rewards
     return total
 
 

@@ -11,6 +11,7 @@ from gymnasium.utils.env_checker import check_env
 from zol.cli import main
 from zol.common.errors import DataError, WorldError
 from zol.film import write_video
+from zol.tasks import Task
 from zol.worlds import make
 from zol.worlds.dmc import render
 from zol.worlds.dmc.gym import GymView
@@ -139,3 +140,25 @@ def test_worlds_show_suggests_a_near_miss(capsys):
     with pytest.raises(SystemExit):
         main(["worlds", "show", "quadrupped"])
     assert "did you mean 'quadruped'" in capsys.readouterr().err
+
+
+def test_gym_episodes_start_and_end_where_the_task_says():
+    env = GymView("point_mass_maze", "reach_top_left")
+    place = torch.tensor([[0.2, 0.2, 0.0, 0.0]], dtype=torch.float64)
+    env.task = Task(
+        "leave",
+        lambda s: s["position"][..., 0],
+        starts=lambda n, generator: place.expand(n, -1),
+        success=lambda s: s["position"][..., 0] > 0.205,
+        ends_at_success=True,
+    )
+    obs, _ = env.reset(seed=0)
+    assert obs.tolist() == place[0].float().tolist()
+    told = []
+    while not told or not told[-1][0]:
+        obs, _, terminated, truncated, info = env.step(np.array([1.0, 0.0], np.float32))
+        told.append((terminated, info["success"]))
+        assert not truncated
+        assert terminated == info["success"] == (obs[0] > 0.205)
+    assert 2 < len(told) < 50
+    env.close()

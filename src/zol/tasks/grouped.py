@@ -60,11 +60,14 @@ def _empty_table(groups: int, states: States, dtype: torch.dtype) -> Tensor:
 def _pick(states: States, mine: list[int], groups: int) -> States:
     """The states of some groups, ``[K, len(mine), E, …]``."""
 
+    def grouped(values: Tensor) -> Tensor:
+        return values.reshape(len(values), groups, -1, *values.shape[2:])[:, mine]
+
     def pick(values: Tensor | None) -> Tensor | None:
-        return None if values is None else values.unflatten(1, (groups, -1))[:, mine]
+        return None if values is None else grouped(values)
 
     return States(
-        states.obs.unflatten(1, (groups, -1))[:, mine],
+        grouped(states.obs),
         states.layout,
         action=pick(states.action),
         physics=pick(states.physics),
