@@ -57,8 +57,8 @@ __all__ = [  # noqa: RUF022  (in the order in which a user meets them)
     "load", "Agent", "Skill",
     "Dataset", "Task", "States",
     "FB", "FBConfig", "FBLearner", "TrainConfig", "pretrain",
-    "Model", "Measure", "Latent", "Evidence", "Adapted", "ZOLConfig", "adapt",
-    "evaluate", "Scores", "Checkpoint", "save", "wrap",
+    "Model", "Latent", "Evidence", "Adapted", "ZOLConfig", "adapt",
+    "evaluate", "Checkpoint", "save", "wrap",
     "measure", "prompt", "testing", "worlds",
 ]  # fmt: skip
 
