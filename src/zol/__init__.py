@@ -14,11 +14,12 @@ if TYPE_CHECKING:
     from zol.data import Dataset
     from zol.evidence import Evidence
     from zol.fields import States
-    from zol.models.base import Latent, Measure, Model
+    from zol.models.base import Latent, Model
+    from zol.models.base import Measure as Measure
     from zol.models.fb import FB, FBConfig
     from zol.models.fb_learner import FBLearner
     from zol.models.wrap import wrap
-    from zol.report import Scores
+    from zol.report import Scores as Scores
     from zol.rollout import evaluate
     from zol.session import Agent, Skill, load
     from zol.tasks import Task
