@@ -310,7 +310,7 @@ class Agent:
 
         if self.world is None:
             raise CheckpointError(f"{self.path} does not name its world, so nothing can be filmed")
-        latents = [skill.latent for skill in ([skills] if isinstance(skills, Skill) else skills)]
+        latents = [skill.single_latent() for skill in ([skills] if isinstance(skills, Skill) else skills)]
         generator = torch.Generator().manual_seed(seed)
         return film(
             self.world, self.model, latents, folder, generator=generator, steps=steps, progress=progress
@@ -367,7 +367,7 @@ class Skill:
         if self.behaviour is not None and self.behaviour.policy is not None:
             raise DataError(
                 f"{self.latent.method} chooses among several latents in every state, so one latent is not "
-                "all of it: save or export a skill of another method"
+                "all of it: save, film or export a skill of another method"
             )
         return self.latent
 

@@ -9,6 +9,7 @@ import torch
 import zol
 from zol import checkpoint
 from zol.adapt import METHODS, find_method, prompted, solve
+from zol.cli import main
 from zol.collect.donut import collect
 from zol.common.errors import CheckpointError, DataError, ZolError
 from zol.evidence import Evidence
@@ -235,6 +236,16 @@ def test_an_exported_skill(agent: Agent, tmp_path: Path) -> None:
     pytest.importorskip("onnxruntime")
     result = agent.export(tmp_path, agent.adapt(["square"], "fb"), fixed=True)
     assert result.graphs == ("policy-square-fb.onnx",)
+
+
+def test_the_command_line_exports_models_of_the_zoo(tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    task = ["--task", "reach_top_left", "--method", "fb"]
+    main(["adapt", "point_mass_maze", *task, "--out", str(tmp_path / "latents")])
+    latent = tmp_path / "latents" / "reach_top_left.json"
+    main(["export", "point_mass_maze", "--latents", str(latent), "--out", str(tmp_path / "robot")])
+    assert (tmp_path / "robot" / "policy.onnx").stat().st_size > 1000
+    assert "reach_top_left" in (tmp_path / "robot" / "latents.json").read_text()
 
 
 def test_what_an_agent_says_of_itself_teaches(agent: Agent, folder: Path) -> None:

@@ -1,10 +1,13 @@
 """GPI is never worse than its best candidate, in any state, when F is exact; and rollouts can run it."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch.nn import functional
 
 from zol.adapt import candidate_latents, gpi_policy
+from zol.adapt.candidates import goal_latents, prompt_latents, random_latents
 from zol.adapt.gpi import GPI
 from zol.common.config import ConfigError
 from zol.evidence import Evidence
@@ -111,6 +114,27 @@ def test_a_pool_of_prompts_and_goals_runs_on_the_donut_and_pessimism_matters() -
     moment = rule.critic.moment.reshape(5, 1, 1, 8)
     torch.testing.assert_close(rule.weigh(obs)[1], (F * moment).sum(-1).mean(0))
     torch.testing.assert_close(careful.weigh(obs)[1], (F * moment).sum(-1).amin(0))
+
+
+def test_candidates_are_prompts_goals_and_latents_as_in_training(exact: ExactFB, evidence: Evidence) -> None:
+    prompts = prompt_latents(exact, evidence)
+    assert prompts.shape == (TASKS, 6, STATES)
+    torch.testing.assert_close(prompts[:, 0], evidence.prompt(exact))
+    torch.testing.assert_close(prompts[:, 3], evidence.prompt(exact, "ridge", centre=True))
+    best = evidence.rewards.topk(3).indices
+    goals = goal_latents(exact, evidence, 3)
+    torch.testing.assert_close(goals, exact.project(exact.backward(evidence.obs[best])))
+    drawn = goal_latents(exact, evidence, 2, among=3, generator=generator(6))
+    assert all(bool((drawn[t, k] == goals[t]).all(-1).any()) for t in range(TASKS) for k in range(2))
+    assert not torch.equal(drawn[:, 0], drawn[:, 1])
+    noise = random_latents(exact, 5, generator(7))
+    torch.testing.assert_close(noise, exact.project(noise))
+
+
+def test_a_reward_that_never_varies_has_no_centred_prompts(exact: ExactFB, evidence: Evidence) -> None:
+    constant = replace(evidence, rewards=torch.ones_like(evidence.rewards))
+    assert prompt_latents(exact, constant).shape == (TASKS, 3, STATES)
+    assert candidate_latents(exact, constant, goals=2).shape == (TASKS, 5, STATES)
 
 
 def test_wrong_shapes_are_explained(exact: ExactFB, evidence: Evidence) -> None:

@@ -6,7 +6,7 @@ for the whole command with that method's settings.
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import tyro
 from rich.console import Console
@@ -52,13 +52,13 @@ def _command(words: Sequence[str]) -> Callable[..., None]:
         method: str = session.AUTO,
         settings: Any = settings,
         start_states: int = session.STARTS,
-        test_episodes: Annotated[int, tyro.conf.arg(name="episodes")] = 0,
-        test_seed: Annotated[int, tyro.conf.arg(name="seed")] = 0,
+        episodes: int = 0,
+        seed: int = 0,
         out: Path | None = None,
         video: Path | None = None,
     ) -> None:
         console, agent = Console(), session.load(model)
-        if agent.world is None and (test_episodes or video):
+        if agent.world is None and (episodes or video):
             raise CheckpointError(
                 f"{agent.path} does not name its world, so nothing can be tested or filmed: --episodes 0, no "
                 "--video"
@@ -71,12 +71,12 @@ def _command(words: Sequence[str]) -> Callable[..., None]:
                 method,
                 settings=chosen,
                 starts=start_states,
-                seed=test_seed,
+                seed=seed,
                 progress=progress,
             )
             tested = None
-            if test_episodes:
-                tested = agent.evaluate(skills, test_episodes, seed=test_seed, progress=progress)
+            if episodes:
+                tested = agent.evaluate(skills, episodes, seed=seed, progress=progress)
         if skills.unrewarded:
             note = f"no reward on any sampled state, left out: {', '.join(skills.unrewarded)}"
             console.print(note, soft_wrap=True)
@@ -90,7 +90,7 @@ def _command(words: Sequence[str]) -> Callable[..., None]:
             console.print(f"{len(skills)} latents are in {out}", soft_wrap=True)
         if video is not None:
             with progress_bar() as progress:
-                films = agent.film(skills, video, seed=test_seed, progress=progress)
+                films = agent.film(skills, video, seed=seed, progress=progress)
             console.print(f"films: {', '.join(map(str, films))}", soft_wrap=True)
 
     adapt.__annotations__["settings"] = type(settings)
@@ -113,8 +113,8 @@ def _command(words: Sequence[str]) -> Callable[..., None]:
         method: auto is rehearse with a learned world, fb without. {listed}
         settings: of the method
         start_states: start states that the ratio averages over
-        test_episodes: test episodes per task; 0 tests nothing
-        test_seed: of test episodes and of what is random in the method
+        episodes: test episodes per task; 0 tests nothing
+        seed: of test episodes and of what is random in the method
         out: folder for the latents, one JSON file per task
         video: folder for films of one episode, TASK.mp4 each (MuJoCo worlds; about 20 s per task)
     """

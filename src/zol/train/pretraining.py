@@ -1,6 +1,6 @@
 """From data to a checkpoint: preset, network, learner, learning curve and learned world in one call.
 
-    checkpoint = pretrain("data/walker", "fb", out="runs/walker", steps=8_000)
+    agent = pretrain("data/walker", "fb", out="runs/walker", steps=8_000)
 
 Settings come, in rising order of precedence, from the model's configuration, from a preset
 (zol.train.presets), from the checkpoint that training starts from, if any, and from the caller. :func:`plan`
@@ -29,6 +29,7 @@ from zol.models.foreign.hub import is_hub
 from zol.models.network import Network
 from zol.models.pretraining import Pretraining
 from zol.models.settings import FROM_DATA, RATES, settings_of
+from zol.session import Agent
 from zol.train import presets
 from zol.train.learned_world import WorldConfig, learn_world, report_learned_world
 from zol.train.loop import TrainConfig, fit, prompt_sample
@@ -121,8 +122,8 @@ def pretrain(
     threads: int = 0,
     progress: Progress | None = None,
     **settings: Any,
-) -> Checkpoint:
-    """Pretrain a model of the registry ``MODELS`` on reward-free data and return its checkpoint.
+) -> Agent:
+    """Pretrain a model of the registry ``MODELS`` on reward-free data; the agent that it makes.
 
     ``settings`` are fields of ``TrainConfig`` and of the model's configuration; what is not given comes from
     the preset. ``out`` is the folder of the run, where an interrupted one is continued. ``episodes`` test
@@ -146,7 +147,7 @@ def pretrain(
             )
     loop = {name: value for name, value in settings.items() if name in TrainConfig.model_fields}
     loop |= {"seed": seed} | ({} if steps is None else {"steps": steps})
-    return execute(
+    trained = execute(
         found,
         out=out,
         training=found.training.but(**loop),
@@ -157,6 +158,7 @@ def pretrain(
         threads=threads,
         progress=progress,
     )
+    return Agent(trained, path="this model" if out is None else str(out))
 
 
 def execute(
