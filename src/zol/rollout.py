@@ -14,7 +14,7 @@ from torch import Tensor
 from zol.common.errors import DataError
 from zol.common.threads import one_torch_thread
 from zol.fields import States
-from zol.models.base import Latent, Model, identity
+from zol.models.base import Latent, Model, identity, policy_at
 from zol.tasks import Task
 from zol.tasks.grouped import grouped_rewards, stacked
 from zol.worlds.base import World, find_task
@@ -59,7 +59,7 @@ def evaluate(
     tasks = [find_task(world, latent.task) for latent in latents]
     shape = (len(latents), episodes)
     everywhere = z.unsqueeze(1).expand(*shape, -1)  # [L, E, d], expanded once instead of at every step
-    chosen = policy or _fixed_latents(model, everywhere)
+    chosen = policy or policy_at(model, everywhere)
 
     def act(states: States) -> Tensor:
         return chosen(states.obs.to(z.dtype).reshape(*shape, -1)).flatten(0, 1)
@@ -84,12 +84,6 @@ def random_returns(
             states = world.step(2 * torch.rand(episodes, world.action_dim, generator=generator) - 1)
             total += torch.stack([task(states).double() for task in tasks])
     return total
-
-
-def _fixed_latents(model: Model, z: Tensor) -> Policy:
-    """π_z; a model that can prepare for latents that stay offers that as ``at(z)``."""
-    prepare: Callable[[Tensor], Policy] | None = getattr(model, "at", None)
-    return prepare(z) if prepare is not None else lambda obs: model.act(obs, z)
 
 
 @torch.no_grad()
