@@ -28,8 +28,7 @@ from torch import Tensor, nn
 from zol.common.errors import DataError, MissingExtra, ZolError
 from zol.common.files import write_bytes
 from zol.common.provenance import versions
-from zol.fields import Layout
-from zol.models.base import Latent, Model, model_hash
+from zol.models.base import Latent, Model, layout_of, model_hash
 
 TOLERANCE = 1e-5
 INPUTS = 10_000
@@ -203,7 +202,7 @@ def _contract(
     action_range: tuple[Sequence[float], Sequence[float]] | None,
     checked: int,
 ) -> dict[str, Any]:
-    layout: Layout = getattr(model, "layout", None) or Layout.plain(model.obs_dim)
+    layout = layout_of(model)
     for values in action_range or ():
         if len(values) != model.action_dim:
             raise DataError(

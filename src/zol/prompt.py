@@ -25,7 +25,7 @@ from torch import Tensor
 
 from zol import measure
 from zol.common.errors import DataError
-from zol.models.base import Model
+from zol.models.base import Model, regressors_of
 
 RewardPrompt = Literal["correlation", "ridge", "least_squares", "weighted"]
 
@@ -151,8 +151,7 @@ def tracking(model: Model, motion: Tensor, window: int = 8) -> Tensor:
 
 def regressors(model: Model) -> Callable[[Tensor], Tensor]:
     """φ: the features in which the model's rewards are linear, r ≈ φᵀz."""
-    own: Callable[[Tensor], Tensor] = getattr(model, "regressors", model.backward)
-    return own
+    return regressors_of(model)
 
 
 def backward_features(model: Model, obs: Tensor, chunk: int = CHUNK) -> Tensor:

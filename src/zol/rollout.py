@@ -15,7 +15,7 @@ from torch import Tensor
 from zol.common.errors import DataError
 from zol.common.threads import one_torch_thread
 from zol.fields import States
-from zol.models.base import Latent, Model, identity
+from zol.models.base import Latent, Model, identity, policy_at
 from zol.tasks import Condition, Starts, Task
 from zol.tasks.grouped import grouped_rewards, grouped_success, stacked
 from zol.worlds.base import World, find_task
@@ -73,7 +73,7 @@ def evaluate(
         raise DataError(f"{len(latents)} latents were given with {len(scored_by)} tasks: one task per latent")
     shape = (len(latents), episodes)
     everywhere = z.unsqueeze(1).expand(*shape, -1)  # [L, E, d], expanded once instead of at every step
-    chosen = policy or _fixed_latents(model, everywhere)
+    chosen = policy or policy_at(model, everywhere)
 
     def act(states: States) -> Tensor:
         return chosen(states.obs.to(z.dtype).reshape(*shape, -1)).flatten(0, 1)
