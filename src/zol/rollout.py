@@ -96,11 +96,7 @@ def random_returns(
     with one_torch_thread():
         first = world.set_physics(start.flatten(0, 1))
         for step in episode(world, first, random_policy(world, generator), world.episode_length):
-            parts = [step.states]
-            if len(begins) > 1:
-                parts = [
-                    step.states.rows(slice(k * episodes, (k + 1) * episodes)) for k in range(len(begins))
-                ]
+            parts = _parts(step.states, len(begins))
             rewards = torch.stack([task(parts[k]).double() for k, task in zip(group, tasks, strict=True)])
             if step.running is not None:
                 rewards = torch.where(step.running.view(-1, episodes)[group], rewards, 0.0)
@@ -110,6 +106,14 @@ def random_returns(
                     unsolved[row] &= ~task.succeeded(parts[group[row]])
             total += rewards
     return total
+
+
+def _parts(states: States, count: int) -> list[States]:
+    """The states cut into so many parts of equal size, without copying."""
+    if count == 1:
+        return [states]
+    size = len(states.obs) // count
+    return [states.rows(slice(k * size, (k + 1) * size)) for k in range(count)]
 
 
 def start_states(

@@ -147,8 +147,8 @@ class _Run:
         rows = memory.episodes()
         if self.writer.episodes > self.done:
             known = disk.read_index(self.out)["digest"][self.done : self.done + len(rows)]
-            for number, (digest, episode) in enumerate(zip(known, rows, strict=False)):
-                if bytes(digest) != disk.episode_digest(episode):
+            for number, (digest, played) in enumerate(zip(known, rows, strict=False)):
+                if bytes(digest) != disk.episode_digest(played):
                     raise DataError(
                         f"episode {self.done + number} of {self.out} cannot be repeated exactly: it was made "
                         "with other versions, threads or hardware; continue there, or choose another folder"
