@@ -205,7 +205,7 @@ def test_the_ranking_pipeline(case: Case) -> None:
         dynamics=case.learned,
     )
     latents = case.z.expand(2, -1, -1)
-    found = ranking.estimates(ranking.value_problem(problem), latents)
+    found = ranking.estimates(problem.value_problem("ranking rollouts"), latents)
     assert set(found) == set(ESTIMATORS)
     truth = case.start_values().mT
     for name in ("ratio", "value"):

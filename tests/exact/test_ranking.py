@@ -52,7 +52,7 @@ def test_without_scipy_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_estimators_that_lack_something_are_left_out() -> None:
-    question = ranking.value_problem(problem())
+    question = problem().value_problem("ranking rollouts")
     found = ranking.estimates(question, torch.randn(2, 3, 6, generator=seeded(2)).double())
     assert set(found) == {name for name in ESTIMATORS if not ESTIMATORS[name].needs_learned_world}
     assert all(estimate.mean.shape == (2, 3) for estimate in found.values())

@@ -24,6 +24,7 @@ from zol.fields import Layout
 from zol.imagination.learned_world import LearnedWorld
 from zol.models.base import Model
 from zol.tasks import Task
+from zol.value import ValueProblem
 from zol.worlds.base import World
 
 
@@ -68,6 +69,17 @@ class Problem:
     def ordered_tasks(self) -> list[Task]:
         """The tasks in the order of the evidence's rows."""
         return [self.tasks[name] for name in self.evidence.tasks]
+
+    def value_problem(self, purpose: str = "value") -> ValueProblem:
+        """What estimators of a latent's value may look at (zol.value); ``purpose`` names their randomness."""
+        return ValueProblem(
+            model=self.model,
+            evidence=self.evidence,
+            tasks=self.ordered_tasks,
+            layout=self.layout,
+            learned_world=self.dynamics,
+            generator=self.generator(purpose),
+        )
 
     @property
     def start(self) -> Tensor:

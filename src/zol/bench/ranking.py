@@ -105,7 +105,7 @@ def _judge_model(
     world, problem = make(subject.domain), subject.problem()
     latents = pool(problem)
     console.print(f"{name}: {latents.shape[1]} latents for each of {len(subject.evidence.tasks)} tasks")
-    question = value_problem(problem)
+    question = problem.value_problem("ranking rollouts")
     for by, estimator in ESTIMATORS.items():
         if lacking := estimator.missing(question):
             console.print(f"  {by} is left out, it needs {lacking}", soft_wrap=True)
@@ -129,18 +129,6 @@ def pool(problem: Problem) -> Tensor:
     random = torch.randn(len(z0), RANDOM, model.z_dim, generator=generator)
     prompts = candidate_latents(model, problem.evidence, goals=GOALS)[:, 1:]
     return torch.cat([z0, model.project(z0 + STEP * noise), prompts, model.project(random)], dim=1)
-
-
-def value_problem(problem: Problem) -> ValueProblem:
-    """What estimators may look at."""
-    return ValueProblem(
-        model=problem.model,
-        evidence=problem.evidence,
-        tasks=[problem.tasks[name] for name in problem.evidence.tasks],
-        layout=problem.layout,
-        learned_world=problem.dynamics,
-        generator=problem.generator("ranking rollouts"),
-    )
 
 
 def estimates(
