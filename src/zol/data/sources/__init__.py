@@ -24,8 +24,8 @@ def import_dataset(
     """Convert a foreign dataset into one of ours at ``out``, which appears whole or not at all.
 
     ``source`` is ``exorl/DOMAIN/ALGORITHM``, ``minari:NAME``, an npz or HDF5 file, or a zip or folder
-    of ExORL episodes. ``world`` is kept in the provenance. The other settings are for ExORL: how many episodes
-    to take, a folder with downloads, where to keep them, their checksum, and further addresses.
+    of ExORL episodes. ``world`` is kept in the provenance. The other settings are for ExORL: how many
+    episodes to take, a folder with downloads, where to keep them, their checksum, and further addresses.
     """
     if Path(out).exists():
         raise DataError(f"{out} already exists: choose another folder, or remove it first")
