@@ -77,7 +77,7 @@ def evaluate(
     start = start_states(world, tasks, episodes, generator)
     length = world.episode_length if steps is None else steps
     with one_torch_thread(world.threads is not None):
-        return _run(world, act, tasks, start, length, keep_visited, progress)
+        return _run(world, act, tasks, start, length, world.discount, keep_visited, progress)
 
 
 def random_returns(
@@ -150,13 +150,14 @@ def _run(
     tasks: Sequence[Task],
     start: Tensor,  # [L, E, P]
     steps: int,
+    discount: float,
     keep_visited: bool,
     progress: Progress | None,
 ) -> Rollouts:
     if steps < 1:
         raise DataError("an episode has at least one step")
     shape = start.shape[:2]
-    tally = _Tally(world, tasks, shape)
+    tally = _Tally(tasks, discount, shape)
     recent: list[Step] = []
     visited: list[Tensor] = []
     bar = progress.add_task("rollouts", total=steps) if progress else None
@@ -180,8 +181,8 @@ def _run(
 class _Tally:
     """Sums over the steps of L · E episodes, many steps at a time."""
 
-    def __init__(self, world: World, tasks: Sequence[Task], shape: tuple[int, ...]) -> None:
-        self.world, self.tasks, self.steps = world, tasks, 0
+    def __init__(self, tasks: Sequence[Task], discount: float, shape: tuple[int, ...]) -> None:
+        self.tasks, self.discount, self.steps = tasks, discount, 0
         self.returns, self.discounted = torch.zeros(2, *shape, dtype=torch.float64)
         self.lengths = torch.zeros(shape, dtype=torch.int64)
         self.tested = torch.tensor([task.success is not None for task in tasks])
@@ -200,9 +201,8 @@ class _Tally:
             r = torch.where(running, r, 0.0)
             self.lengths += running.sum(0)
         times = torch.arange(self.steps, self.steps + len(recent), dtype=torch.float64)
-        discount = self.world.discount
         self.returns += r.sum(0)
-        self.discounted += torch.einsum("k,kle->le", (1 - discount) * discount**times, r)
+        self.discounted += torch.einsum("k,kle->le", (1 - self.discount) * self.discount**times, r)
         self.steps += len(recent)
         if bool(self.tested.any()):
             success = grouped_success(self.tasks, states)
