@@ -263,3 +263,17 @@ def test_damaged_files_are_named(tmp_path: Path):
     (path / "dataset.json").write_text("{")
     with pytest.raises(DataError, match="damaged"):
         Dataset.open(path)
+
+
+def test_a_stored_set_can_be_compared_with_its_digests(tmp_path):
+    obs = np.arange(12, dtype=np.float32)[:, None]
+    data = Dataset.from_arrays(obs[:-1], np.zeros((11, 1)), obs[1:], resets=obs[:3])
+    with pytest.raises(DataError, match="only a set on disk"):
+        data.verify()
+    data.save(tmp_path / "set").verify()
+    for name, message in (("resets.bin", "start states of"), ("obs.bin", "episode 0 of")):
+        content = bytearray((tmp_path / "set" / name).read_bytes())
+        content[5] ^= 1
+        (tmp_path / "set" / name).write_bytes(content)
+        with pytest.raises(DataError, match=message):
+            Dataset.open(tmp_path / "set").verify()

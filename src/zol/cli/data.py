@@ -11,9 +11,8 @@ from tyro.conf import Positional
 from zol.cli.worlds import field_table
 from zol.common.errors import DataError, ZolError
 from zol.common.progress import progress_bar
-from zol.data import Dataset, coverage, disk
-from zol.data.sources import exorl
-from zol.data.sources.download import download
+from zol.data import Dataset, coverage
+from zol.data.sources import import_dataset
 from zol.fields import States
 from zol.tasks import earnings
 from zol.worlds import World, make
@@ -46,29 +45,18 @@ def import_(
     """
     if world is not None:
         make(world)  # a misspelt world is better found before the work than after it
-    if out.exists():
-        raise DataError(f"{out} already exists: choose another folder, or remove it first")
     with progress_bar() as progress:
-        if source.startswith("minari:"):
-            from zol.data.sources.minari import import_minari
-
-            name = source.removeprefix("minari:")
-            import_minari(name, out, world=world, fetch=True, progress=progress)
-        elif source.endswith((".npz", ".h5", ".hdf5")):
-            from zol.data.sources.arrays import import_arrays
-
-            import_arrays(source, out, world=world, progress=progress)
-        else:
-            path, domain = Path(source), None
-            if source.startswith("exorl/") and not path.exists():
-                domain, algorithm = exorl.parse(source)
-                if from_dir is not None:
-                    path = exorl.find_local(from_dir, domain, algorithm)
-                else:
-                    urls = [exorl.URL.format(domain=domain, algorithm=algorithm), *mirror]
-                    target = cache / f"{domain}_{algorithm}.zip"
-                    path = download(urls, target, sha256=sha256, progress=progress)
-            exorl.import_exorl(path, out, world=world or domain, episodes=episodes, progress=progress)
+        import_dataset(
+            source,
+            out,
+            world=world,
+            episodes=episodes,
+            from_dir=from_dir,
+            cache=cache,
+            sha256=sha256,
+            mirrors=mirror,
+            progress=progress,
+        )
     show(out)
 
 
@@ -115,16 +103,8 @@ def check(path: Positional[Path], /) -> None:
         path: Folder of the set.
     """
     data = Dataset.open(path)
-    assert data.stored_digests is not None
     with progress_bar() as progress:
-        bar = progress.add_task("checking", total=data.episodes, note="episodes")
-        for number, digest in enumerate(data.digests()):
-            if digest != bytes(data.stored_digests[number]):
-                raise DataError(f"episode {number} of {path} is not what was written: restore it from a copy")
-            progress.advance(bar)
-    header = disk.Header.read(path)
-    if data.resets is not None and header.resets and disk.resets_digest(data.resets) != header.resets[1]:
-        raise DataError(f"the start states of {path} are not what was written: restore it from a copy")
+        data.verify(progress=progress)
     print(f"{path}: {data.episodes:,} episodes are intact")
 
 

@@ -256,6 +256,21 @@ class Dataset:
             if self.mapped is not None and number % 64 == 63:
                 self.mapped.release()
 
+    def verify(self, *, progress: "Progress | None" = None) -> None:
+        """Read a whole set that was opened from disk and compare it with the digests it was stored with."""
+        if self.mapped is None or self.stored_digests is None:
+            raise DataError("only a set on disk can be compared with its digests: save it first")
+        path = self.mapped.path
+        bar = progress.add_task("checking", total=self.episodes, note="episodes") if progress else None
+        for number, digest in enumerate(self.digests()):
+            if digest != bytes(self.stored_digests[number]):
+                raise DataError(f"episode {number} of {path} is not what was written: restore it from a copy")
+            if progress and bar is not None:
+                progress.advance(bar)
+        known = disk.Header.read(path).resets
+        if self.resets is not None and known is not None and disk.resets_digest(self.resets) != known[1]:
+            raise DataError(f"the start states of {path} are not what was written: restore it from a copy")
+
     @cached_property
     def _fingerprint(self) -> str:
         digest = hashlib.blake2b(digest_size=12)

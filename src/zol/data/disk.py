@@ -182,6 +182,7 @@ class MappedColumns:
     """The columns of a set on disk as read-only arrays, holding little memory."""
 
     def __init__(self, path: Path, header: Header, rows: int) -> None:
+        self.path = path
         self.arrays: dict[str, NDArray[Any]] = {}
         self._maps: list[mmap.mmap] = []
         self._descriptors: dict[str, int] = {}
