@@ -25,7 +25,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from zol.common.errors import DataError, MissingExtra, ZolError
+from zol.common.errors import DataError, ZolError
+from zol.common.extras import require
 from zol.common.files import write_bytes
 from zol.common.provenance import versions
 from zol.models.base import Latent, Model, layout_of, model_hash
@@ -128,12 +129,8 @@ def _observations(model: Model, obs: Tensor | None) -> Tensor:
 
 def _to_onnx(policy: _Policy, model: Model) -> bytes:
     """The graph, with a free batch size."""
-    try:
-        import onnx  # noqa: F401
-        import onnxruntime  # noqa: F401
-        import onnxscript  # noqa: F401
-    except ImportError as error:
-        raise MissingExtra(error.name or "onnx", "export", "Writing ONNX") from error
+    for module in ("onnx", "onnxruntime", "onnxscript"):
+        require(module, "export", "Writing ONNX")
     names = ["obs"] if policy.z is not None else ["obs", "z"]
     example = tuple(torch.zeros(2, model.obs_dim if name == "obs" else model.z_dim) for name in names)
     batch = torch.export.Dim("batch", min=1, max=1 << 20)

@@ -6,7 +6,6 @@ All of them begin in the same start state, but for tasks that have start states 
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from importlib import import_module
 from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any, Self
@@ -15,7 +14,9 @@ import numpy as np
 import torch
 from rich.progress import Progress
 
-from zol.common.errors import DataError, MissingExtra, WorldError
+from zol.common.errors import DataError, WorldError
+from zol.common.extras import require
+from zol.common.progress import Ticker
 from zol.common.threads import one_torch_thread
 from zol.fields import States
 from zol.models.base import Latent, Model, identity
@@ -43,7 +44,7 @@ def film(
     paths = [Path(folder) / f"{latent.task}.mp4" for latent in latents]
     length = world.episode_length if steps is None else steps
     total = len(latents) * (length // stride + 1)
-    bar = progress.add_task("drawing", total=total) if progress else None
+    bar = Ticker(progress, "drawing", total)
     with ExitStack() as stack:
         videos: list[Video] = []
         for pictures in frames(world, model, latents, generator=generator, steps=length, stride=stride):
@@ -52,10 +53,8 @@ def film(
                 videos = [stack.enter_context(Video(path, 1 / (stride * timestep))) for path in paths]
             for video, picture in zip(videos, pictures, strict=True):
                 video.add(picture)
-                if progress and bar is not None:
-                    progress.advance(bar)
-    if progress and bar is not None:
-        progress.update(bar, completed=total)
+                bar.advance()
+    bar.finish()
     return paths
 
 
@@ -111,10 +110,7 @@ def _drawable(world: World) -> Drawable:
 
 def video_writer() -> ModuleType:
     """The package that writes videos; it can be asked for before anything is drawn."""
-    try:
-        return import_module("imageio_ffmpeg")
-    except ModuleNotFoundError as missing:
-        raise MissingExtra("imageio-ffmpeg", "video", "writing a video") from missing
+    return require("imageio_ffmpeg", "video", "writing a video")
 
 
 class Video:

@@ -13,6 +13,7 @@ from rich.progress import Progress
 from torch import Tensor
 
 from zol.common.errors import DataError
+from zol.common.progress import Ticker
 from zol.common.threads import one_torch_thread
 from zol.fields import States
 from zol.models.base import Latent, Model, identity, policy_at
@@ -164,7 +165,7 @@ def _run(
     tally = _Tally(tasks, shape, discount)
     recent: list[Step] = []
     visited: list[Tensor] = []
-    bar = progress.add_task("rollouts", total=steps) if progress else None
+    bar = Ticker(progress, "rollouts", steps)
     first = world.set_physics(start.flatten(0, 1))
     for step in episode(world, first, policy, steps, over=_ends_at_success(tasks)):
         recent.append(step)
@@ -173,12 +174,10 @@ def _run(
             recent.clear()
         if keep_visited:
             visited.append(step.states.obs.reshape(*shape, -1).clone())
-        if progress and bar is not None:
-            progress.advance(bar)
+        bar.advance()
     if recent:
         tally.add(recent)
-    if progress and bar is not None:
-        progress.update(bar, completed=steps)  # they may all have been over earlier
+    bar.finish()  # they may all have been over earlier
     return tally.rollouts(torch.stack(visited) if keep_visited else None)
 
 

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from zol import measure
 from zol.adapt.zol_settings import ZOLConfig
+from zol.common.progress import Ticker
 from zol.models.base import Model
 
 
@@ -106,7 +107,7 @@ def climb(
     snapshots: dict[int, Snapshot] = {}
     told: dict[str, list[Tensor]] = {}
     longest = int(p["steps"].max())
-    bar = progress.add_task("ZOL", total=longest) if progress and longest else None
+    bar = Ticker(progress if longest else None, "ZOL", longest)
     for step in range(longest + 1):
         objective, gradient, largest, seen = ascent.climb_from(z, trace)
         for name, value in seen.items():
@@ -118,8 +119,7 @@ def climb(
         since_best = torch.where(better, 0, since_best + 1)
         if step in stops:
             snapshots[step] = Snapshot(best_z, peak)
-        if progress and bar is not None:
-            progress.update(bar, completed=step)
+        bar.reach(step)
         # A row that took `steps` steps has been scored steps + 1 times: the last z counts as well.
         running = running & (step < p["steps"]) & ((p["patience"] == 0) | (since_best < p["patience"]))
         if not bool(running.any()):
@@ -128,8 +128,7 @@ def climb(
         shrink = torch.where(p["grad_clip"] > 0, (p["grad_clip"] / size).clamp_max(1.0), 1.0)
         moved, first, second = _adam(z, gradient * shrink.unsqueeze(-1), first, second, step + 1, p)
         z = torch.where(running.unsqueeze(-1), ascent.model.project(moved), z)
-    if progress and bar is not None:
-        progress.update(bar, completed=longest)
+    bar.finish()
     for stop in stops:  # all rows stopped earlier
         snapshots.setdefault(stop, Snapshot(best_z, peak))
     return snapshots, {name: torch.stack(values) for name, values in told.items()}

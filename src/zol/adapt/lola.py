@@ -24,6 +24,7 @@ from zol.adapt.environments import TaskEnvironments, online_result
 from zol.adapt.problem import Method, Problem
 from zol.adapt.result import Adapted
 from zol.common.config import Config, ConfigError
+from zol.common.progress import Ticker
 from zol.common.threads import one_torch_thread
 from zol.evidence import Evidence
 from zol.fields import States
@@ -77,7 +78,7 @@ def lola_search(
     optimiser = torch.optim.Adam([mean], lr=c.learning_rate, maximize=True)
     own_starts = 1 if c.shared_start else c.samples
     starts = environments.draw(updates * rows * own_starts).reshape(updates, rows, own_starts, -1)
-    bar = progress.add_task("LoLA", total=updates) if progress else None
+    bar = Ticker(progress, "LoLA", updates)
     earned = []
     with one_torch_thread(world.threads is not None), torch.no_grad():
         for begin in starts.expand(-1, -1, c.samples, -1):
@@ -88,8 +89,7 @@ def lola_search(
             optimiser.step()
             mean.copy_(model.project(mean))
             earned.append(returns.mean(-1))
-            if progress and bar is not None:
-                progress.advance(bar)
+            bar.advance()
     trace = {"lookahead": torch.stack(earned)}
     return online_result("lola", model, evidence, start, mean.detach(), c, environments.steps, trace)
 

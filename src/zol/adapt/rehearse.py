@@ -42,6 +42,7 @@ from zol.adapt.zol import ON_THE_SPHERE
 from zol.adapt.zol_auto import zol_candidates
 from zol.common.config import Config
 from zol.common.errors import DataError
+from zol.common.progress import Ticker
 from zol.evidence import Evidence
 from zol.fields import Layout
 from zol.imagination.learned_world import LearnedWorld
@@ -112,24 +113,24 @@ def rehearsed(
     c = config or RehearsalConfig()
     if tuple(task.name for task in tasks) != evidence.tasks:
         raise DataError(f"the tasks to rehearse must be those of the evidence: {', '.join(evidence.tasks)}")
-    stages = _Stages(progress, total=5 + c.rounds)
+    stages = Ticker(progress, "rehearsal", 5 + c.rounds)
     rehearsal = _Rehearsal(model, learned, evidence, tasks, layout, c, generator)
     # [T, d]; candidate t is task t's own fallback, to the last bit that of plain FB (zol.adapt.prompts)
     plain = model.project(evidence.prompt(model))
     pool = _Pool(plain, rehearsal)
-    stages.done()
+    stages.advance()
     if rehearsal.chooses.any():
         pool.add(rehearsal.prompts(), prompts=True)
-        stages.done()
+        stages.advance()
         if extra_candidates is not None:
             pool.add(extra_candidates(), prompts=True)
-        stages.done()
+        stages.advance()
     if rehearsal.searches.any():
         pool.add(rehearsal.goals_and_random_latents())
-        stages.done()
+        stages.advance()
         for k in range(c.rounds):
             pool.add(rehearsal.around(pool.best(c.elites), c.spread * 0.5**k))
-            stages.done()
+            stages.advance()
     found = rehearsal.decide(plain, pool)
     stages.finish()
     return found
@@ -138,22 +139,6 @@ def rehearsed(
 def deviation(values: Tensor, members: int) -> Tensor:
     """Standard deviation over the members' dimension; a single member has none."""
     return values.std(members) if values.shape[members] > 1 else torch.zeros_like(values.mean(members))
-
-
-class _Stages:
-    """The bar of a rehearsal, which counts stages."""
-
-    def __init__(self, progress: Progress | None, total: int) -> None:
-        self.progress, self.total = progress, total
-        self.bar = progress.add_task("rehearsal", total=total) if progress else None
-
-    def done(self) -> None:
-        if self.progress and self.bar is not None:
-            self.progress.advance(self.bar)
-
-    def finish(self) -> None:
-        if self.progress and self.bar is not None:
-            self.progress.update(self.bar, completed=self.total)
 
 
 class _Pool:

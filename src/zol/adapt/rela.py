@@ -30,6 +30,7 @@ from zol.adapt.problem import Method, Problem
 from zol.adapt.replay import Replay, Steps, offline_steps
 from zol.adapt.result import Adapted
 from zol.common.config import Config, ConfigError
+from zol.common.progress import Ticker
 from zol.data import Dataset
 from zol.evidence import Evidence
 from zol.models.base import Model
@@ -168,7 +169,7 @@ def rela_search(
     learner = ReLA(base, start, evidence.obs.to(start.dtype), c, generator)
     replay = Replay(min(c.buffer, c.environment_steps))
     online = c.batch_size - (c.batch_size // 2 if data is not None else 0)
-    bar = progress.add_task("ReLA", total=rounds) if progress else None
+    bar = Ticker(progress, "ReLA", rounds)
     rewards, values, due = [], [], 0.0
     with frozen(model) if isinstance(model, nn.Module) else nullcontext():
         for t in range(rounds):
@@ -194,8 +195,7 @@ def rela_search(
                     batch = batch.beside(rest)
                 values.append(learner.update(batch))
             due -= int(due)
-            if progress and bar is not None:
-                progress.advance(bar)
+            bar.advance()
     trace = {"reward": torch.stack(rewards), "value": torch.stack(values)}
     return online_result("rela", model, evidence, start, learner.z.detach(), c, environments.steps, trace)
 

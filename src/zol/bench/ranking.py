@@ -29,8 +29,9 @@ from zol.adapt.problem import Problem
 from zol.bench.benchmark import Benchmark
 from zol.bench.conditions import Conditions, open_model
 from zol.bench.ranking_figure import draw
-from zol.common.errors import MissingExtra, ZolError
-from zol.common.progress import progress_bar
+from zol.common.errors import ZolError
+from zol.common.extras import require
+from zol.common.progress import Ticker, progress_bar
 from zol.common.provenance import of_numbers
 from zol.models.base import Latent, identity
 from zol.report import table
@@ -79,12 +80,12 @@ def run(
     points: list[dict[str, object]] = []
     with progress_bar(quiet=console is not None and console.quiet) as progress:
         console = console or progress.console  # prints above the bar instead of through it
-        bar = progress.add_task("models", total=len(models))
+        bar = Ticker(progress, "models", len(models))
         for name in models:
             judged, seen = _judge_model(name, episodes, seed, console, progress)
             lines += judged
             points += seen
-            progress.advance(bar)
+            bar.advance()
     told = of_numbers() | {"seed of the pools": seed, "true episodes per latent": episodes}
     out.mkdir(parents=True, exist_ok=True)
     _write(out / "ranking.csv", told, [asdict(line) for line in lines])
@@ -136,15 +137,14 @@ def estimates(
 ) -> dict[str, ValueEstimate]:
     """The value ``[T, K]`` of latents ``[T, K, d]`` on their own tasks, by each estimator that is usable."""
     usable = {name: one for name, one in ESTIMATORS.items() if not one.missing(problem)}
-    bar = progress.add_task("estimates", total=len(usable)) if progress else None
+    bar = Ticker(progress, "estimates", len(usable))
     own = torch.arange(len(latents))
     found = {}
     for name, estimator in usable.items():
         every = estimator.estimate(problem, latents.flatten(0, 1))  # [T·K, T]
         mean, error = (x.reshape(*latents.shape[:2], -1)[own, :, own] for x in (every.mean, every.error))
         found[name] = ValueEstimate(mean, error)
-        if progress and bar is not None:
-            progress.advance(bar)
+        bar.advance()
     return found
 
 
@@ -193,13 +193,10 @@ def judge(problem: Problem, found: Mapping[str, ValueEstimate], truth: Tensor) -
 
 def spearman(x: Tensor, y: Tensor) -> float:
     """Rank correlation, ties sharing their mean rank; 0 if either side is constant."""
-    try:
-        from scipy.stats import spearmanr
-    except ModuleNotFoundError as missing:
-        raise MissingExtra("scipy", "ranking", "The rank correlation") from missing
+    stats = require("scipy.stats", "ranking", "The rank correlation")
     if bool((x == x[0]).all() | (y == y[0]).all()):
         return 0.0
-    return float(spearmanr(x.double().numpy(), y.double().numpy()).statistic)
+    return float(stats.spearmanr(x.double().numpy(), y.double().numpy()).statistic)
 
 
 def means(lines: Sequence[Judgement], estimator: str, field: str) -> float:

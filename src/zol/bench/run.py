@@ -16,7 +16,7 @@ from zol.bench.results import BASELINE, gather
 from zol.bench.sections import verdict
 from zol.bench.store import Result, Store
 from zol.common.errors import ZolError
-from zol.common.progress import progress_bar
+from zol.common.progress import Ticker, progress_bar
 from zol.common.provenance import command
 
 
@@ -77,16 +77,16 @@ def run_grid(
 ) -> None:
     """Do what is not in the store yet."""
     with progress_bar() as progress:
-        bar = progress.add_task("jobs", total=len(jobs))
+        bar = Ticker(progress, "jobs", len(jobs))
 
         def done(job: Job[list[Result]], results: list[Result]) -> None:
             store.add(results)
-            progress.update(bar, advance=1, note=job.name)
+            bar.advance(note=job.name)
 
         def wanted(job: Job[list[Result]]) -> bool:
             missing = unfinished(store, job)  # type: ignore[arg-type]
             if not missing:
-                progress.advance(bar)
+                bar.advance()
             return missing
 
         run_jobs(jobs, done, wanted=wanted, workers=workers, ray=ray)

@@ -25,6 +25,7 @@ from zol.common import provenance
 from zol.common.config import Config
 from zol.common.errors import DataError
 from zol.common.files import read_metadata, read_tensors, write_tensors
+from zol.common.progress import Ticker
 from zol.common.threads import one_torch_thread
 from zol.data import coverage, disk
 from zol.data.dataset import Dataset
@@ -64,13 +65,11 @@ def explore(
 
 def _explore(run: "_Run", progress: Progress | None) -> None:
     try:
-        bar = progress.add_task("exploring", total=run.expected_steps, note="") if progress else None
+        bar = Ticker(progress, "exploring", run.expected_steps)
         while run.missing_episodes > 0:
             for steps, note in run.round():
-                if progress and bar is not None:
-                    progress.update(bar, completed=steps, note=note)
-        if progress and bar is not None:
-            progress.update(bar, total=run.done_steps, completed=run.done_steps)
+                bar.reach(steps, note)
+        bar.finish(run.done_steps)
         run.writer.set_provenance(coverage=run.coverage())
     finally:
         run.writer.close()

@@ -17,6 +17,7 @@ from rich.progress import Progress
 
 from zol.common import provenance
 from zol.common.errors import DataError
+from zol.common.progress import Ticker
 from zol.data.dataset import Dataset
 from zol.data.writer import building, episode_rows
 from zol.worlds.base import World
@@ -56,7 +57,7 @@ def resimulate(
         "resimulate", world=world.name, original=dict(dataset.provenance), replayed=dataset.fingerprint()
     )
     found: dict[int, list[NDArray[np.float64]]] = {}
-    bar = progress.add_task("replaying", total=len(dataset), note="steps") if progress else None
+    bar = Ticker(progress, "replaying", len(dataset), note="steps")
     with building(Path(out), facts, dataset.resets) as writer:
         for numbers in _groups(dataset.lengths, batch):
             old = [dataset.episode(int(number)) for number in numbers]
@@ -72,8 +73,7 @@ def resimulate(
                     for i, episode in enumerate(old)
                 ]
             )
-            if progress and bar is not None:
-                progress.advance(bar, int(dataset.lengths[numbers].sum()))
+            bar.advance(int(dataset.lengths[numbers].sum()))
         drift = _summary(found)
         writer.set_provenance(drift=dict(zip(map(str, drift.steps), drift.median, strict=True)))
     return Dataset.open(out), drift

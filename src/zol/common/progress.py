@@ -39,9 +39,9 @@ class Ticker:
     """One line of a progress display that may not be there: with no display, every call does nothing."""
 
     def __init__(
-        self, progress: Progress | None, what: str, total: int, *, done: int = 0, note: str = ""
+        self, progress: Progress | None, what: str, total: int | None, *, done: int = 0, note: str = ""
     ) -> None:
-        self._progress = progress
+        self._progress, self._total = progress, total
         self._task = progress.add_task(what, total=total, completed=done, note=note) if progress else None
 
     def advance(self, count: int = 1, note: str | None = None) -> None:
@@ -51,6 +51,11 @@ class Ticker:
     def reach(self, done: int, note: str | None = None) -> None:
         """So many are done altogether."""
         self._update(completed=done, **({} if note is None else {"note": note}))
+
+    def finish(self, total: int | None = None) -> None:
+        """All of them are done, perhaps sooner than expected; ``total`` corrects how many there were."""
+        total = self._total if total is None else total
+        self._update(total=total, completed=total)
 
     def _update(self, **changes: Any) -> None:
         if self._progress is not None and self._task is not None:

@@ -28,6 +28,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from zol.common.errors import DataError
+from zol.common.progress import Ticker
 from zol.data import disk, episodes
 from zol.data.batch import Batch
 from zol.data.writer import building
@@ -105,13 +106,12 @@ class Dataset:
     ) -> "Dataset":
         """Store the set, or the episodes ``which``, at a new ``path``, and open it from there."""
         chosen = np.arange(self.episodes) if which is None else which
-        bar = progress.add_task("writing", total=len(chosen), note="episodes") if progress else None
+        bar = Ticker(progress, "writing", len(chosen), note="episodes")
         with building(Path(path), self.provenance, self.resets) as writer:
             # Some megabytes at a time: a commit waits for the disk, and memory stays small.
             for numbers in _chunks(chosen, self.lengths):
                 writer.append_rows([self.episode(int(number)) for number in numbers])
-                if progress and bar is not None:
-                    progress.advance(bar, len(numbers))
+                bar.advance(len(numbers))
         return Dataset.open(path)
 
     def __len__(self) -> int:
@@ -261,12 +261,11 @@ class Dataset:
         if self.mapped is None or self.stored_digests is None:
             raise DataError("only a set on disk can be compared with its digests: save it first")
         path = self.mapped.path
-        bar = progress.add_task("checking", total=self.episodes, note="episodes") if progress else None
+        bar = Ticker(progress, "checking", self.episodes, note="episodes")
         for number, digest in enumerate(self.digests()):
             if digest != bytes(self.stored_digests[number]):
                 raise DataError(f"episode {number} of {path} is not what was written: restore it from a copy")
-            if progress and bar is not None:
-                progress.advance(bar)
+            bar.advance()
         known = disk.Header.read(path).resets
         if self.resets is not None and known is not None and disk.resets_digest(self.resets) != known[1]:
             raise DataError(f"the start states of {path} are not what was written: restore it from a copy")

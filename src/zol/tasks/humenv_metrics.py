@@ -15,7 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from zol.common.errors import DataError, MissingExtra
+from zol.common.errors import DataError
+from zol.common.extras import require
 from zol.tasks.humenv import POSE
 
 BOUND, MARGIN = 2.0, 2.0
@@ -66,10 +67,7 @@ def earth_movers_distance(x: Tensor, y: Tensor) -> Tensor:
 
     With n = m it is an assignment. Otherwise rows are repeated until both sides have lcm(n, m).
     """
-    try:
-        from scipy.optimize import linear_sum_assignment
-    except ImportError as error:
-        raise MissingExtra("scipy", "humenv", "The earth mover's distance") from error
+    optimize = require("scipy.optimize", "humenv", "The earth mover's distance")
     rows = math.lcm(len(x), len(y))
     if rows == 0 or rows > LARGEST:
         raise DataError(
@@ -78,5 +76,5 @@ def earth_movers_distance(x: Tensor, y: Tensor) -> Tensor:
     plain = "donot_use_mm_for_euclid_dist"  # the fast way loses half the digits of small distances
     cost = torch.cdist(x.double(), y.double(), compute_mode=plain).cpu().numpy()
     cost = np.repeat(np.repeat(cost, rows // len(x), axis=0), rows // len(y), axis=1)
-    pairs = linear_sum_assignment(cost)
+    pairs = optimize.linear_sum_assignment(cost)
     return torch.tensor(cost[pairs].mean(), dtype=x.dtype)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from zol.common.errors import MissingExtra
+from zol.common.extras import require
 
 FOLDER = "tensorboard"
 
@@ -12,10 +12,9 @@ class MetricsWriter:
     """Writes event files below a run's folder; what an earlier session wrote after ``step`` is hidden."""
 
     def __init__(self, run: Path, step: int) -> None:
-        try:
-            from torch.utils.tensorboard import SummaryWriter
-        except ImportError as missing:
-            raise MissingExtra("tensorboard", "tensorboard", "--tensorboard") from missing
+        require("tensorboard", "tensorboard", "--tensorboard")
+        from torch.utils.tensorboard import SummaryWriter
+
         self._writer = SummaryWriter(str(run / FOLDER), purge_step=step + 1)
 
     def write(self, line: Mapping[str, float]) -> None:

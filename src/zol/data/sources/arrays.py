@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from rich.progress import Progress
 
 from zol.common import provenance
-from zol.common.errors import DataError, MissingExtra
+from zol.common.errors import DataError
+from zol.common.extras import require
 from zol.data.dataset import Dataset
 from zol.data.disk import column_name
 from zol.data.episodes import actions, matrix
@@ -118,10 +119,7 @@ def _read_npz(path: Path) -> dict[str, NDArray[Any]]:
 
 
 def _read_hdf5(path: Path) -> dict[str, NDArray[Any]]:
-    try:
-        import h5py
-    except ModuleNotFoundError as error:
-        raise MissingExtra("h5py", "hdf5", f"reading {path.name}") from error
+    h5py = require("h5py", "hdf5", f"reading {path.name}")
     try:
         with h5py.File(path, "r") as stored:
             return {str(name): item[()] for name, item in stored.items() if isinstance(item, h5py.Dataset)}

@@ -11,6 +11,7 @@ from pathlib import Path
 from rich.progress import Progress
 
 from zol.common.errors import DataError
+from zol.common.progress import Ticker
 
 CHUNK = 1 << 20
 TIMEOUT = 30.0
@@ -79,12 +80,11 @@ def _fetch(url: str, part: Path, progress: Progress | None) -> None:
         begin = have if response.status == 206 else 0  # a server without ranges sends everything again
         left = response.headers.get("Content-Length")
         total = None if left is None else begin + int(left)
-        bar = progress.add_task(part.stem, total=total, completed=begin, note="bytes") if progress else None
+        bar = Ticker(progress, part.stem, total, done=begin, note="bytes")
         with part.open("ab" if begin else "wb") as file:
             while chunk := response.read(CHUNK):
                 file.write(chunk)
-                if progress and bar is not None:
-                    progress.advance(bar, len(chunk))
+                bar.advance(len(chunk))
     if total is not None and part.stat().st_size != total:
         raise OSError(f"the connection closed after {part.stat().st_size} of {total} bytes")
 

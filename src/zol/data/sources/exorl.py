@@ -21,6 +21,7 @@ from rich.progress import Progress
 
 from zol.common import provenance
 from zol.common.errors import DataError, unknown_name
+from zol.common.progress import Ticker
 from zol.data.dataset import Dataset
 from zol.data.sources.npz import BROKEN, read_npz
 from zol.data.writer import building, episode_rows
@@ -112,13 +113,12 @@ def import_exorl(
     facts = provenance.of_data(
         "exorl", world=world, file=source.name, episodes=len(chosen), variant="exorl-raw"
     )
-    bar = progress.add_task("importing", total=len(chosen), note="episodes") if progress else None
+    bar = Ticker(progress, "importing", len(chosen), note="episodes")
     with building(Path(out), facts) as writer:
         for first in range(0, len(chosen), 50):
             part = chosen[first : first + 50]
             writer.append_rows([_read_episode(source, files, name, length) for name, length in part])
-            if progress and bar is not None:
-                progress.advance(bar, len(part))
+            bar.advance(len(part))
     return Dataset.open(out)
 
 

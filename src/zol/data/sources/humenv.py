@@ -15,7 +15,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from zol.common.errors import DataError, MissingExtra
+from zol.common.errors import DataError
+from zol.common.extras import require
 from zol.data.dataset import Dataset
 
 NEEDED = ("action", "next_qpos", "next_qvel", "next_observation")
@@ -105,10 +106,7 @@ def _read(column: Any, pick: Any) -> NDArray[Any]:
 
 
 def _open(path: str | Path) -> Any:
-    try:
-        import h5py
-    except ImportError as error:
-        raise MissingExtra("h5py", "hdf5", "Reading HDF5 files") from error
+    h5py = require("h5py", "hdf5", "Reading HDF5 files")
     try:
         return h5py.File(path, "r")
     except OSError as error:

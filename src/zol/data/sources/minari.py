@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 from rich.progress import Progress
 
 from zol.common import provenance
-from zol.common.errors import DataError, MissingExtra
+from zol.common.errors import DataError
+from zol.common.extras import require
+from zol.common.progress import Ticker
 from zol.data.dataset import Dataset
 from zol.data.writer import building, episode_rows
 
@@ -33,13 +35,12 @@ def import_minari(
     source = _load(name, fetch)
     scaled, note = _scaling(source.action_space)
     facts = provenance.of_data("minari", world=world, file=name, actions=note, episodes=source.total_episodes)
-    bar = progress.add_task("importing", total=source.total_episodes, note="episodes") if progress else None
+    bar = Ticker(progress, "importing", source.total_episodes, note="episodes")
     stream = iter(source.iterate_episodes())
     with building(Path(out), facts) as writer:
         while part := list(islice(stream, 50)):
             writer.append_rows([_rows(episode, scaled) for episode in part])
-            if progress and bar is not None:
-                progress.advance(bar, len(part))
+            bar.advance(len(part))
     return Dataset.open(out)
 
 
@@ -76,11 +77,7 @@ def export_minari(dataset: Dataset, name: str, **facts: Any) -> None:
 
 
 def _minari() -> Any:
-    try:
-        import minari
-    except ModuleNotFoundError as error:
-        raise MissingExtra("minari", "minari", "reading and writing Minari datasets") from error
-    return minari
+    return require("minari", "minari", "reading and writing Minari datasets")
 
 
 def _load(name: str, fetch: bool) -> Any:

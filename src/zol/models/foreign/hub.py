@@ -3,7 +3,8 @@
 import re
 from pathlib import Path
 
-from zol.common.errors import CheckpointError, MissingExtra
+from zol.common.errors import CheckpointError
+from zol.common.extras import require
 
 ADDRESS = re.compile(r"hf://([\w.-]+/[\w.-]+)(?:@([\w./-]+))?")
 # Never *.pkl or *.pth: what is not downloaded cannot be opened by mistake. The data files (gigabytes)
@@ -21,14 +22,10 @@ def download(address: str) -> Path:
     match = ADDRESS.fullmatch(address)
     if match is None:
         raise CheckpointError(f"{address!r} is not hf://organisation/name or hf://organisation/name@revision")
+    hub = require("huggingface_hub", "hub", "Opening a model from the hub")
     try:
-        from huggingface_hub import snapshot_download
-        from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
-    except ImportError as error:
-        raise MissingExtra("huggingface_hub", "hub", "Opening a model from the hub") from error
-    try:
-        return Path(snapshot_download(match[1], revision=match[2], allow_patterns=WANTED))
-    except (HfHubHTTPError, LocalEntryNotFoundError, OSError, ValueError) as error:
+        return Path(hub.snapshot_download(match[1], revision=match[2], allow_patterns=WANTED))
+    except (hub.errors.HfHubHTTPError, hub.errors.LocalEntryNotFoundError, OSError, ValueError) as error:
         raise CheckpointError(
             f"could not fetch {address}: {error}. Without a connection, download the folder elsewhere "
             "and give its path"
