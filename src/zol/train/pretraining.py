@@ -228,8 +228,8 @@ def _train(
     if world is not None:
         prompt: Any = entry.prompt
         test = ReturnEvaluation(world, model, dataset, episodes=episodes, seed=training.seed, prompt=prompt)
-        if test.silent:
-            console.print(f"not tested, because the sample holds no reward: {', '.join(test.silent)}")
+        if test.unrewarded:
+            console.print(f"not tested, because the sample holds no reward: {', '.join(test.unrewarded)}")
         test = test if test.evidence.tasks else None
     fit(learner, dataset, training, out, facts=facts, on_eval=test, progress=progress)
     if out is not None:

@@ -36,8 +36,8 @@ class ReturnEvaluation:
         sample = prompt_sample(dataset, seed)
         states = States(sample["obs"], world.layout, sample["action"], sample.get("physics"))
         labelled = Evidence.label(states, world.tasks, sample["starts"][:256], dataset.fingerprint())
-        # silent: tasks without any reward in the sample, for which no latent can be asked
-        self.evidence, self.silent = labelled.audible()
+        # unrewarded: tasks without any reward in the sample, for which no latent can be asked
+        self.evidence, self.unrewarded = labelled.audible()
         self.world, self.model, self.prompt = world, model, prompt
         self.episodes, self.seed = episodes, seed
 
