@@ -133,11 +133,12 @@ def test_an_unknown_model_is_answered_with_the_nearest(data: Dataset) -> None:
         pretrain(data, "laplcian")
 
 
-def test_it_is_benched(entry: Pretraining, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+# FB is what test_bench.py is about.
+@pytest.mark.parametrize("name", [name for name in MODELS if name != "fb"])
+def test_it_is_benched(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("mujoco")
-    main(
-        ["explore", "point_mass_maze", "--steps", "2000", "--how", "random", "--out", str(tmp_path / "data")]
-    )
+    explored = ["--steps", "2000", "--how", "random", "--out", str(tmp_path / "data")]
+    main(["explore", "point_mass_maze", *explored])
     flags = [f"--{name.replace('_', '-')}={value}" for name, value in (SMALL | LOOP).items()]
     flags += ["--episodes", "0", "--dynamics-steps", "0", "--fourier", "0"]
     run = str(tmp_path / "run")
@@ -178,17 +179,8 @@ def test_another_package_adds_a_model(
         installed = Registry("model", "zol.models", MODELS.own)
         patch.setattr("zol.train.pretraining.MODELS", installed)
         patch.setattr("zol.cli.MODELS", installed)
-        main(
-            [
-                "train",
-                "mine",
-                "--data",
-                str(tmp_path / "data"),
-                "--out",
-                str(tmp_path / "run"),
-                "--episodes=0",
-            ]
-        )
+        places = ["--data", str(tmp_path / "data"), "--out", str(tmp_path / "run")]
+        main(["train", "mine", *places, "--episodes", "0"])
         main(["train"])
         assert "train mine" in capsys.readouterr().out
     loaded = checkpoint.load(tmp_path / "run")
