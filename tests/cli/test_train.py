@@ -16,9 +16,10 @@ from zol.common.device import choose_threads
 from zol.data import Dataset
 from zol.models import MODELS
 from zol.models.pretraining import Pretraining
-from zol.train import TrainConfig, presets
+from zol.train import TrainConfig, presets, pretraining
 from zol.train.pretraining import plan
 from zol.train.run_folder import read_metrics
+from zol.worlds.base import World
 
 SMALL = (
     "--steps 20 --batch-size 32 --hidden 16 --backward-hidden 16 --z-dim 6 --log-every 10 --eval-every 10 "
@@ -83,6 +84,27 @@ def test_the_curve_begins_with_random_actions(
     for shown in ("mean returns", "random", "far_disc", "residual"):
         assert shown in said
     assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_data_are_opened_once_and_the_world_is_made_once(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts = {"opened": 0, "made": 0}
+    original_open, original_make = Dataset.open, pretraining.make
+
+    def opened(path: Path) -> Dataset:
+        counts["opened"] += 1
+        return original_open(path)
+
+    def made(name: str) -> World:
+        counts["made"] += 1
+        return original_make(name)
+
+    monkeypatch.setattr(Dataset, "open", opened)
+    monkeypatch.setattr(pretraining, "make", made)
+    more = ("--episodes", "1", "--dynamics-steps", "5")
+    assert run(capsys, *words(data, tmp_path / "run", *more))[0] == 0
+    assert counts == {"opened": 1, "made": 1}
 
 
 def test_a_curve_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,6 +10,7 @@ from zol import adapt, checkpoint
 from zol.cli import main
 from zol.collect.donut import collect
 from zol.common.errors import ZolError
+from zol.common.registry import Registry
 from zol.data import Batch, Dataset
 from zol.evidence import Evidence
 from zol.models import MODELS
@@ -130,6 +131,60 @@ def test_its_commands(
 def test_an_unknown_model_is_answered_with_the_nearest(data: Dataset) -> None:
     with pytest.raises(ZolError, match="no model called 'laplcian'; did you mean 'laplacian'"):
         pretrain(data, "laplcian")
+
+
+# FB is what test_bench.py is about.
+@pytest.mark.parametrize("name", [name for name in MODELS if name != "fb"])
+def test_it_is_benched(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("mujoco")
+    explored = ["--steps", "2000", "--how", "random", "--out", str(tmp_path / "data")]
+    main(["explore", "point_mass_maze", *explored])
+    flags = [f"--{name.replace('_', '-')}={value}" for name, value in (SMALL | LOOP).items()]
+    flags += ["--episodes", "0", "--dynamics-steps", "0", "--fourier", "0"]
+    run = str(tmp_path / "run")
+    main(["train", name, "--data", str(tmp_path / "data"), "--out", run, *flags])
+    words = ["bench", "exorl", run, "--store", str(tmp_path / "s.sqlite"), "--workers", "1"]
+    main([*words, "--episodes", "2", "--steps", "5", "--methods", "fb", "ridge", "zol"])
+    assert "cells are in" in capsys.readouterr().out
+
+
+PLUGIN = """
+from zol.models.fb import FBConfig, FBLearner
+from zol.models.pretraining import Pretraining
+from zol.models.settings import plain_network
+
+class Learner(FBLearner):
+    @staticmethod
+    def architecture(config):
+        return plain_network(config, "mine")
+
+MODEL = Pretraining("mine", "my own", FBConfig, Learner, "my_package:presets.toml")
+"""
+
+
+def test_another_package_adds_a_model(
+    data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One module, one file of presets and one entry point; its checkpoints open where it is not installed."""
+    package, facts = tmp_path / "site" / "my_package", tmp_path / "site" / "my_package-1.dist-info"
+    package.mkdir(parents=True)
+    facts.mkdir()
+    (package / "__init__.py").write_text(PLUGIN)
+    (package / "presets.toml").write_text("[cpu]\nsteps = 7\nbatch_size = 32\nz_dim = 5\nhidden = 16\n")
+    (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: my_package\nVersion: 1\n")
+    (facts / "entry_points.txt").write_text("[zol.models]\nmine = my_package:MODEL\n")
+    data.save(tmp_path / "data")
+    with monkeypatch.context() as patch:
+        patch.syspath_prepend(tmp_path / "site")
+        installed = Registry("model", "zol.models", MODELS.own)
+        patch.setattr("zol.train.pretraining.MODELS", installed)
+        patch.setattr("zol.cli.MODELS", installed)
+        places = ["--data", str(tmp_path / "data"), "--out", str(tmp_path / "run")]
+        main(["train", "mine", *places, "--episodes", "0"])
+        main(["train"])
+        assert "train mine" in capsys.readouterr().out
+    loaded = checkpoint.load(tmp_path / "run")
+    assert (loaded.facts["model"], loaded.facts["steps"], loaded.model.z_dim) == ("mine", 7, 5)
 
 
 def last_line(run: Path) -> str:

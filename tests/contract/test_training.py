@@ -224,6 +224,30 @@ def test_the_run_says_where_it_comes_from(data: Dataset, tmp_path: Path) -> None
         assert fact in card
 
 
+def test_names_of_the_training_state_stay(data: Dataset, tmp_path: Path) -> None:
+    """Runs that were begun by earlier versions go on: settings and tensors are found by these names."""
+    fit(learner(), data, settings(5), tmp_path / "run")
+    state = files.read_tensors(tmp_path / "run" / "training.safetensors")
+    parts = {".".join(name.split(".")[:2]) for name in state}
+    assert parts == {
+        "generator",
+        "model.actor",
+        "model.backward_map",
+        "model.forward_map",
+        "model.normaliser",
+        "learner.actor_optimiser",
+        "learner.backward_optimiser",
+        "learner.forward_optimiser",
+        "learner.target_backward",
+        "learner.target_forward",
+    }
+    assert "learner.forward_optimiser.0.exp_avg" in state
+    assert "model.normaliser.running_mean" in state
+    stored = json.loads(files.read_metadata(tmp_path / "run" / "training.safetensors")["settings"])
+    own = {f"model.{name}" for name in FBConfig.model_fields}
+    assert set(stored) == own | set(TrainConfig.model_fields) | {"data", "device"}
+
+
 def test_data_on_the_device_give_the_same_batches(data: Dataset) -> None:
     uneven = Dataset.from_arrays(
         obs=np.arange(20.0).reshape(10, 2),

@@ -10,6 +10,7 @@ from zol import checkpoint
 from zol.checkpoint import zoo
 from zol.cli import main
 from zol.common.errors import CheckpointError
+from zol.models.base import identity
 from zol.models.fb import FBConfig, fb_network
 
 
@@ -52,6 +53,9 @@ def test_every_model_says_where_it_comes_from_and_is_small(name: str) -> None:
     folder = zoo.find(name)
     loaded = checkpoint.load(folder)
     assert loaded.facts["world"]
+    assert loaded.facts["model"] == "fb"
+    # stored results and latents refer to this hash
+    assert identity(loaded.model) == json.loads((folder / "config.json").read_text())["weights"]
     assert loaded.facts["sessions"][0]["command"].startswith("zol train fb")
     assert loaded.dynamics is not None
     assert len(loaded.prompt["obs"]) >= 1000

@@ -34,8 +34,8 @@ def one_hot() -> LaplacianLearner:
         network.backward_map.net[0].bias.zero_()
     learner = LaplacianLearner(network, config)
     batch, generator = chain(), torch.Generator().manual_seed(1)
-    for step in range(2500):
-        learner.scale_learning_rates(min(1.0, (2500 - step) / 1000))
+    for step in range(1600):
+        learner.scale_learning_rates(min(1.0, (1600 - step) / 1000))
         learner.update(batch, generator)
     return learner
 
@@ -99,8 +99,8 @@ def test_features_become_the_smoothest_eigenvectors() -> None:
     )
     learner = LaplacianLearner(MODEL.network(config, torch.Generator().manual_seed(0)), config)
     generator = torch.Generator().manual_seed(3)
-    for step in range(1500):
-        learner.scale_learning_rates(min(1.0, (1500 - step) / 1000))
+    for step in range(900):
+        learner.scale_learning_rates(min(1.0, (900 - step) / 600))
         state = torch.randint(n, (256,), generator=generator)
         move = torch.randint(2, (256,), generator=generator)
         following = (state + 2 * move - 1).clamp(0, n - 1)

@@ -57,8 +57,8 @@ class FBLearner(NetworkLearner):
         self, model: Network, config: FBConfig, *, autocast: torch.dtype | None = None, compiled: bool = False
     ) -> None:
         super().__init__(model, config, autocast=autocast, compiled=compiled)
-        self.target_backward = self.follow("target_backward", model.backward_map)
-        self.backward_optimiser = self.train(
+        self.target_backward = self.add_target("target_backward", model.backward_map)
+        self.backward_optimiser = self.add_optimiser(
             "backward_optimiser", [model.backward_map], config.backward_learning_rate
         )
         self._n_step = config.n_step

@@ -82,7 +82,7 @@ class LaplacianLearner(NetworkLearner):
         compiled: bool = False,
     ) -> None:
         super().__init__(model, config, autocast=autocast, compiled=compiled)
-        self.feature_optimiser = self.train(
+        self.feature_optimiser = self.add_optimiser(
             "feature_optimiser", [model.backward_map], config.backward_learning_rate
         )
         self.covariance = RunningCovariance(model.z_dim, config.covariance_rate).to(model.whitening)

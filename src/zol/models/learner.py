@@ -57,14 +57,16 @@ class NetworkLearner(ABC):
         self._targets: dict[str, tuple[nn.Module, nn.Module]] = {}
         self._optimisers: dict[str, Adam] = {}
         self._compiled = compiled
-        self.target_forward = self.follow("target_forward", model.forward_map)
+        self.target_forward = self.add_target("target_forward", model.forward_map)
         trained = [model.forward_map]
         if model.config.left is not None:
-            self.target_left = self.follow("target_left", model.left)
+            self.target_left = self.add_target("target_left", model.left)
             trained.append(model.left)  # type: ignore[arg-type]
-        self.forward_optimiser = self.train("forward_optimiser", trained, config.learning_rate)
+        self.forward_optimiser = self.add_optimiser("forward_optimiser", trained, config.learning_rate)
         if model.config.actor is not None:
-            self.actor_optimiser = self.train("actor_optimiser", [model.actor], config.actor_learning_rate)
+            self.actor_optimiser = self.add_optimiser(
+                "actor_optimiser", [model.actor], config.actor_learning_rate
+            )
 
     @staticmethod
     @abstractmethod
@@ -108,7 +110,7 @@ class NetworkLearner(ABC):
     def update(self, batch: Batch, generator: torch.Generator) -> Mapping[str, Tensor]:
         """One step of everything that is trained."""
 
-    def follow(self, name: str, network: nn.Module) -> nn.Module:
+    def add_target(self, name: str, network: nn.Module) -> nn.Module:
         """A slow copy of a network, stored under this name."""
         target = deepcopy(network).requires_grad_(False)
         self._targets[name] = (target, network)
@@ -116,7 +118,7 @@ class NetworkLearner(ABC):
             target.compile()
         return target
 
-    def train(self, name: str, networks: Iterable[nn.Module], learning_rate: float) -> Adam:
+    def add_optimiser(self, name: str, networks: Iterable[nn.Module], learning_rate: float) -> Adam:
         """An optimiser of some networks, stored under this name."""
         parameters: list[nn.Parameter] = []
         for network in networks:
