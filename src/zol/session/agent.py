@@ -1,6 +1,7 @@
 """An agent: a checkpoint, its world and a sample of states; from wishes to skills, and what they earn."""
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, overload
 
@@ -55,8 +56,16 @@ class Agent:
     ) -> None:
         """``world`` instead of the one that the checkpoint names; ``data`` instead of its own sample."""
         self.checkpoint, self.path, self.data = loaded, path, data
-        named = loaded.facts.get("world")
-        self.world = world if world is not None or not named else make(str(named))
+        self._given_world = world
+
+    @cached_property
+    def world(self) -> World | None:
+        """The world it was trained in, made when it is first asked for; None if nobody has named one."""
+        return self._given_world if self._given_world is not None else self._make_world()
+
+    def _make_world(self) -> World | None:
+        named = self.facts.get("world")
+        return make(str(named)) if named else None
 
     @property
     def model(self) -> Any:
@@ -155,6 +164,7 @@ class Agent:
             world=world,
             dynamics=self.dynamics,
             seed=seed,
+            prompt=self.facts.get("prompt", "correlation"),
             progress=progress,
         )
 
@@ -217,15 +227,13 @@ class Agent:
         return skills[0] if isinstance(wishes, str | Task) or callable(wishes) else skills
 
     def _environment(self, method: str) -> World:
-        """A fresh world to act in while adapting."""
-        named = self.facts.get("world")
-        if named:
-            return make(str(named))
-        if self.world is None:
+        """A world to act in while adapting: not the one of tests, unless a world was given."""
+        world = self._given_world if self._given_world is not None else self._make_world()
+        if world is None:
             raise CheckpointError(
                 f"{method} acts in the environment, and {self.path} does not name its world"
             )
-        return self.world
+        return world
 
     def skill(self, path: str | Path, task: Wish | None = None) -> Skill:
         """A skill that was saved; ``task`` says what it is scored by, if that is no task of the world."""
