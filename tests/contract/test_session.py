@@ -11,9 +11,10 @@ from zol import checkpoint
 from zol.adapt import METHODS, find_method, prompted, solve
 from zol.cli import main
 from zol.collect.donut import collect
-from zol.common.errors import CheckpointError, DataError, ZolError
+from zol.common.errors import CheckpointError, DataError, MissingExtra, ZolError
 from zol.evidence import Evidence
 from zol.fields import Layout, States
+from zol.models.base import Latent, identity
 from zol.models.fb import FBConfig, fb_network
 from zol.session import Agent, Evaluation, Skill, load
 from zol.tasks import Task
@@ -221,6 +222,44 @@ def test_without_a_world_there_are_skills_but_nothing_to_test_them_in(folder: Pa
         agent.adapt()
     given = Agent(checkpoint.load(folder / "nameless"), world=Donut())
     assert given.evaluate(given.adapt("square", "fb"), episodes=1).returns.shape == (1, 1)
+
+
+def test_the_world_is_made_when_it_is_needed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine without the simulator can still load the model, act with saved skills and export it."""
+
+    def missing(name: str) -> None:
+        raise MissingExtra("mujoco", "dmc", f"the world '{name}'")
+
+    monkeypatch.setattr("zol.session.agent.make", missing)
+    agent = load(folder / "donut")
+    latent = Latent(torch.ones(8), identity(agent.model), "square", "fb")
+    assert Skill(agent.model, latent).act(np.zeros(2)).shape == (2,)
+    with pytest.raises(MissingExtra, match="mujoco"):
+        _ = agent.world
+
+
+def test_a_world_that_is_given_is_the_one_to_adapt_in(folder: Path) -> None:
+    class Counting(Donut):
+        taken = 0
+
+        def step(self, action: torch.Tensor) -> States:
+            self.taken += len(action)
+            return super().step(action)
+
+    world = Counting()
+    agent = Agent(checkpoint.load(folder / "donut"), world=world)
+    agent.adapt("square", "lola", environment_steps=40, horizon=2, samples=4)
+    assert world.taken == 40
+
+
+def test_searches_begin_at_the_models_own_prompt(folder: Path, tmp_path: Path) -> None:
+    donut = load(folder / "donut")
+    facts = {"world": "donut", "prompt": "ridge"}
+    checkpoint.save(donut.model, tmp_path / "other", prompt=donut.checkpoint.prompt, facts=facts)
+    ridge, plain = load(tmp_path / "other").problem("square"), donut.problem("square")
+    assert torch.equal(ridge.start, plain.evidence.prompt(plain.model, "ridge"))
+    assert torch.equal(plain.start, plain.evidence.prompt(plain.model))
+    assert not torch.equal(ridge.start, plain.start)
 
 
 def test_states_of_ones_own_for_a_checkpoint_without_a_sample(folder: Path, tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from zol.evidence import Evidence
 from zol.fields import Layout
 from zol.imagination.learned_world import LearnedWorld
 from zol.models.base import Model
+from zol.prompt import RewardPrompt
 from zol.tasks import Task
 from zol.value import ValueProblem
 from zol.worlds.base import World
@@ -40,6 +41,7 @@ class Problem:
     world: World | None = None  # only for methods that say they use the environment
     dynamics: LearnedWorld | None = None  # the learned world that came with the checkpoint
     seed: int = 0
+    prompt: RewardPrompt = "correlation"  # how this kind of model is prompted
     progress: Progress | None = None  # where a method that takes longer shows how far it is
 
     def generator(self, purpose: str) -> torch.Generator:
@@ -83,8 +85,8 @@ class Problem:
 
     @property
     def start(self) -> Tensor:
-        """Plain FB's latents ``[T, d]``, where searches begin."""
-        return self.evidence.prompt(self.model)
+        """The model's own prompt of every task ``[T, d]``, where searches begin; for FB that is E[B r]."""
+        return self.evidence.prompt(self.model, self.prompt)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,67 @@
+"""What a user asks for: names of tasks, tasks, and functions of states, as they come."""
+
+from collections.abc import Mapping, Sequence
+from inspect import getdoc
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from zol.common.errors import DataError
+from zol.fields import States
+from zol.tasks import Task
+from zol.tasks.task import Reward
+
+Wish = str | Task | Reward
+"""What a user may ask for: the name of a task of the world, a task, or a function of states."""
+
+Wishes = Wish | Sequence[Wish] | Mapping[str, Wish]
+"""One wish or several; a mapping gives functions and tasks names of its own."""
+
+NAMELESS = "reward"
+
+
+def as_reward(function: Reward) -> Reward:
+    """A user's function of states, whose boolean, integer or NumPy results become float tensors."""
+
+    def reward(states: States) -> Tensor:
+        value: Any = function(states)
+        if isinstance(value, np.ndarray | np.generic):
+            value = torch.as_tensor(value)
+        if not isinstance(value, Tensor):
+            raise DataError(
+                f"the reward '{name_of(function)}' gave a {type(value).__name__}: a reward gives one number "
+                f"per state, here a tensor or array of shape {tuple(states.obs.shape[:-1])}"
+            )
+        return value if value.is_floating_point() else value.float()
+
+    return reward
+
+
+def with_names(wishes: Wishes) -> list[tuple[str, Wish]]:
+    """Wishes with the names that nameless ones get."""
+    if isinstance(wishes, Mapping):
+        return [(name, wish.named(name) if isinstance(wish, Task) else wish) for name, wish in wishes.items()]
+    if isinstance(wishes, str | Task) or callable(wishes):
+        return [(name_of(wishes), wishes)]
+    names = [name_of(wish) for wish in wishes]
+    if names.count(NAMELESS) > 1:
+        names = [
+            f"{name} {names[: k + 1].count(name)}" if name == NAMELESS else name
+            for k, name in enumerate(names)
+        ]
+    return list(zip(names, wishes, strict=True))
+
+
+def name_of(wish: Wish) -> str:
+    """What a wish is called; a lambda has no name of its own."""
+    if isinstance(wish, str):
+        return wish
+    name = wish.name if isinstance(wish, Task) else getattr(wish, "__name__", "")
+    return NAMELESS if name in ("", "<lambda>") else name
+
+
+def first_line(function: Reward) -> str:
+    """The first line of what a function says of itself."""
+    return (getdoc(function) or "").partition("\n")[0]
