@@ -177,7 +177,7 @@ def test_another_package_adds_a_model(
     with monkeypatch.context() as patch:
         patch.syspath_prepend(tmp_path / "site")
         installed = Registry("model", "zol.models", MODELS.own)
-        patch.setattr("zol.train.pretraining.MODELS", installed)
+        patch.setattr("zol.train.planning.MODELS", installed)
         patch.setattr("zol.cli.MODELS", installed)
         places = ["--data", str(tmp_path / "data"), "--out", str(tmp_path / "run")]
         main(["train", "mine", *places, "--episodes", "0"])
