@@ -16,8 +16,8 @@ from zol.common.device import choose_threads
 from zol.data import Dataset
 from zol.models import MODELS
 from zol.models.pretraining import Pretraining
-from zol.train import TrainConfig, presets, pretraining
-from zol.train.pretraining import plan
+from zol.train import TrainConfig, planning, presets
+from zol.train.planning import plan
 from zol.train.run_folder import read_metrics
 from zol.worlds.base import World
 
@@ -90,7 +90,7 @@ def test_data_are_opened_once_and_the_world_is_made_once(
     data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     counts = {"opened": 0, "made": 0}
-    original_open, original_make = Dataset.open, pretraining.make
+    original_open, original_make = Dataset.open, planning.make
 
     def opened(path: Path) -> Dataset:
         counts["opened"] += 1
@@ -101,7 +101,7 @@ def test_data_are_opened_once_and_the_world_is_made_once(
         return original_make(name)
 
     monkeypatch.setattr(Dataset, "open", opened)
-    monkeypatch.setattr(pretraining, "make", made)
+    monkeypatch.setattr(planning, "make", made)
     more = ("--episodes", "1", "--dynamics-steps", "5")
     assert run(capsys, *words(data, tmp_path / "run", *more))[0] == 0
     assert counts == {"opened": 1, "made": 1}

@@ -16,6 +16,7 @@ from zol.models.wrap import wrap
 from zol.schedule import switch
 from zol.tasks import Task
 from zol.testing import check_model
+from zol.worlds import World
 
 MAKERS = {
     "metamotivo": (files.metamotivo, None),
@@ -57,7 +58,7 @@ def test_wrapping_a_loaded_model_changes_nothing(model):
     torch.testing.assert_close(wrapped(obs, z, model.act(obs, z)), model(obs, z, model.act(obs, z)))
 
 
-class Drift:
+class Drift(World):
     """A world of points that actions push around: as wide as an observation of HumEnv, and trivial."""
 
     name, action_dim, episode_length, discount = "drift", files.A, 6, 0.9

@@ -94,7 +94,7 @@ def test_it_is_pretrained_saved_loaded_prompted_and_adapted(
 def test_without_a_folder_the_checkpoint_stays_in_memory(entry: Pretraining, data: Dataset) -> None:
     trained = pretrain(data, entry.name, dynamics_steps=5, **SMALL | LOOP)
     assert trained.facts["weights"] == model_hash(trained.model)
-    assert trained.prompt["obs"].shape == (2_000, 2)
+    assert trained.checkpoint.prompt["obs"].shape == (2_000, 2)
     assert trained.dynamics is not None
     assert not any(p.requires_grad for p in trained.model.parameters())
 
@@ -177,7 +177,7 @@ def test_another_package_adds_a_model(
     with monkeypatch.context() as patch:
         patch.syspath_prepend(tmp_path / "site")
         installed = Registry("model", "zol.models", MODELS.own)
-        patch.setattr("zol.train.pretraining.MODELS", installed)
+        patch.setattr("zol.train.planning.MODELS", installed)
         patch.setattr("zol.cli.MODELS", installed)
         places = ["--data", str(tmp_path / "data"), "--out", str(tmp_path / "run")]
         main(["train", "mine", *places, "--episodes", "0"])

@@ -18,7 +18,8 @@ from zol.data import Dataset
 from zol.models.settings import FROM_DATA, PretrainingConfig
 from zol.train import TrainConfig
 from zol.train.learned_world import WorldConfig, add_learned_world
-from zol.train.pretraining import EPISODES, Plan, execute, plan
+from zol.train.planning import Plan, plan
+from zol.train.pretraining import EPISODES, execute
 
 Start = Annotated[str | None, tyro.conf.arg(name="from")]
 OPTIONS = (tyro.conf.OmitArgPrefixes,)  # --steps, not --training.steps

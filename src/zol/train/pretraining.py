@@ -3,14 +3,12 @@
     agent = pretrain("data/walker", "fb", out="runs/walker", steps=8_000)
 
 Settings come, in rising order of precedence, from the model's configuration, from a preset
-(zol.train.presets), from the checkpoint that training starts from, if any, and from the caller. :func:`plan`
-finds out what they are without training anything, :func:`execute` trains; the command line uses both,
+(zol.train.presets), from the checkpoint that training starts from, if any, and from the caller. A plan
+(zol.train.planning) says what they are, :func:`execute` trains; the command line uses both, and
 :func:`pretrain` is their sum.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -19,92 +17,21 @@ from rich.console import Console
 from rich.progress import Progress
 
 from zol import checkpoint
-from zol.checkpoint import Checkpoint, zoo
+from zol.checkpoint import Checkpoint
 from zol.common import parallel
 from zol.common.device import choose_device, choose_threads
 from zol.common.errors import CheckpointError, DataError, ZolError, unknown_name
 from zol.data import Dataset
-from zol.models import MODELS
-from zol.models.foreign.hub import is_hub
 from zol.models.network import Network
-from zol.models.pretraining import Pretraining
-from zol.models.settings import FROM_DATA, RATES, settings_of
+from zol.models.settings import FROM_DATA, settings_of
 from zol.session import Agent
-from zol.train import presets
 from zol.train.learned_world import WorldConfig, learn_world, report_learned_world
 from zol.train.loop import TrainConfig, fit, prompt_sample
+from zol.train.planning import Plan, plan
 from zol.train.returns import ReturnEvaluation
-from zol.worlds import ALIASES, make
 from zol.worlds.base import World
 
 EPISODES = 10  # per task and evaluation on the command line, where the data name a world
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What is to be trained on what, and the settings that this suggests."""
-
-    entry: Pretraining
-    preset: str
-    training: TrainConfig
-    settings: Mapping[str, Any]  # of the model, without those that the data decide
-    dynamics_steps: int
-    dataset: Dataset | None = None
-    start: Checkpoint | None = None
-
-    @property
-    def world_name(self) -> str | None:
-        """The world that the data are from."""
-        return _world_name(self.dataset)
-
-    @cached_property
-    def world(self) -> World:
-        """That world; an error says why it cannot be made."""
-        if self.world_name is None:
-            raise DataError(
-                "the data do not name the world they are from, so nothing can be tested: --episodes 0"
-            )
-        return make(self.world_name)
-
-
-def plan(
-    model: str = "fb",
-    data: Dataset | str | Path | None = None,
-    *,
-    preset: str = "auto",
-    device: str = "auto",
-    start_from: Checkpoint | str | Path | None = None,
-    learning_rate: float | None = None,
-) -> Plan:
-    """Find the settings for a model on these data; what cannot work is said before any time is spent."""
-    entry = MODELS[model]
-    dataset = data if isinstance(data, Dataset) or data is None else Dataset.open(data)
-    start = None if start_from is None else _open(start_from)
-    if start is not None:
-        _require_fit(entry, start, dataset)
-    known = presets.read(entry.presets)
-    world = _world_name(dataset)
-    gpu = torch.cuda.is_available() and device != "cpu"
-    chosen = presets.choose(known, preset, world, gpu=gpu)
-    values = presets.settings(known, chosen, world)
-    own = entry.config.model_fields
-    if start is not None:
-        values |= _settings_of(start, entry)
-    if learning_rate is not None:  # one rate for all networks, unless theirs are given too
-        values |= {name: learning_rate for name in RATES if name in own}
-    settings = {name: v for name, v in values.items() if name in own and name not in FROM_DATA}
-    found = Plan(
-        entry,
-        chosen,
-        TrainConfig(**{name: v for name, v in values.items() if name in TrainConfig.model_fields}),
-        settings,
-        int(values.get("dynamics_steps", 0)),
-        dataset,
-        start,
-    )
-    if "discount" not in settings:
-        settings["discount"] = _discount(found)
-    return found
 
 
 def pretrain(
@@ -117,7 +44,7 @@ def pretrain(
     seed: int = 0,
     episodes: int = 0,
     dynamics_steps: int = 0,
-    start_from: Checkpoint | str | Path | None = None,
+    start_from: Agent | Checkpoint | str | Path | None = None,
     device: str = "auto",
     threads: int = 0,
     progress: Progress | None = None,
@@ -260,31 +187,6 @@ def _tested_world(plan: Plan, dataset: Dataset) -> World:
     return world
 
 
-def _open(start: Checkpoint | str | Path) -> Checkpoint:
-    if isinstance(start, Checkpoint):
-        return start
-    return checkpoint.load(start if is_hub(start) else zoo.find(start))
-
-
-def _require_fit(entry: Pretraining, start: Checkpoint, dataset: Dataset | None) -> None:
-    """A checkpoint can be trained further by this learner, on these data."""
-    entry.learner.accept(start.model.config)
-    sizes = (start.model.obs_dim, start.model.action_dim)
-    if dataset is not None and (dataset.obs_dim, dataset.action_dim) != sizes:
-        raise DataError(
-            f"the data have {dataset.obs_dim} observation and {dataset.action_dim} action columns, the "
-            f"checkpoint to start from has {sizes[0]} and {sizes[1]}: were they recorded in its world?"
-        )
-
-
-def _settings_of(start: Checkpoint, entry: Pretraining) -> dict[str, Any]:
-    """What a checkpoint to start from says about settings: those it was trained with, and its networks."""
-    network = start.model.config
-    same = start.facts["settings"] if start.facts["model"] == entry.name else {}
-    noise = {"action_std": network.action_std} if network.action_std > 0 else {}
-    return dict(same) | settings_of(network) | {"discount": network.discount} | noise
-
-
 def _continued(start: Checkpoint, config: Any) -> Network:
     """A copy of the checkpoint's network, to be trained with these settings."""
     for name, value in settings_of(start.model.config).items():
@@ -297,16 +199,3 @@ def _continued(start: Checkpoint, config: Any) -> Network:
     model.layout = start.model.layout
     model.load_state_dict(start.model.state_dict())
     return model
-
-
-def _world_name(dataset: Dataset | None) -> str | None:
-    name = None if dataset is None else dataset.provenance.get("world")
-    return None if name is None else ALIASES.get(str(name), str(name))
-
-
-def _discount(found: Plan) -> float:
-    """That of the world, if it can be asked, else the model's own default."""
-    try:
-        return found.world.discount
-    except ZolError:  # not named, unknown, or not installed
-        return float(found.entry.config.model_fields["discount"].default)
