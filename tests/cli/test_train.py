@@ -307,7 +307,7 @@ def test_tensorboard_shows_the_same_numbers(
 def test_tensorboard_is_an_extra(
     data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    monkeypatch.setitem(sys.modules, "tensorboard", None)
     code, said = run(capsys, *words(data, tmp_path / "run", "--tensorboard", "--episodes", "0"))
     assert code == 2
     assert "needs tensorboard, which is not installed: pip install -e '.[tensorboard]'" in said

@@ -16,7 +16,6 @@ from zol.models.wrap import wrap
 from zol.schedule import switch
 from zol.tasks import Task
 from zol.testing import check_model
-from zol.worlds import World
 
 MAKERS = {
     "metamotivo": (files.metamotivo, None),
@@ -58,11 +57,12 @@ def test_wrapping_a_loaded_model_changes_nothing(model):
     torch.testing.assert_close(wrapped(obs, z, model.act(obs, z)), model(obs, z, model.act(obs, z)))
 
 
-class Drift(World):
+class Drift:
     """A world of points that actions push around: as wide as an observation of HumEnv, and trivial."""
 
     name, action_dim, episode_length, discount = "drift", files.A, 6, 0.9
     layout = Layout(files.O, (Field("x", 0, files.O),))
+    threads = None
 
     def __init__(self):
         self.tasks = {
