@@ -247,7 +247,7 @@ def test_unseen_tasks_are_a_benchmark_of_their_own(models: tuple[Path, Path], tm
     for benchmark in ("exorl", "unseen"):
         main(["bench", benchmark, str(models[0]), "--methods", "fb", "zol", "--store", str(store), *SHORT])
     rows = Store(store).results(benchmark="unseen episodes=4 steps=12")
-    heard = open_model(models[0], CONDITIONS.but(name="unseen")).evidence.tasks
+    heard = open_model(models[0], CONDITIONS.updated(name="unseen")).evidence.tasks
     assert "square" in heard
     assert {row.key.task for row in rows} == set(heard)
     assert {row.key.method for row in rows} == {"fb", "zol"}

@@ -34,7 +34,7 @@ class ShortDonut(Donut):
 
 
 def config(steps: int, **changes) -> ExploreConfig:
-    return ExploreConfig(steps=steps, envs=3, resets=8, rnd=TINY).but(**changes)
+    return ExploreConfig(steps=steps, envs=3, resets=8, rnd=TINY).updated(**changes)
 
 
 @pytest.mark.parametrize("how", ["rnd", "random"])
@@ -64,7 +64,7 @@ def test_novelty_leads_away_from_the_start(tmp_path: Path):
     agent = RNDConfig(hidden=64, features=16, batch_size=64, steps_per_update=5, random_steps=400)
     plan = config(5000, envs=10, rnd=agent)
     seeking = explore(ShortDonut(), tmp_path / "rnd", plan).transitions().next_obs
-    chance = explore(ShortDonut(), tmp_path / "random", plan.but(how="random")).transitions().next_obs
+    chance = explore(ShortDonut(), tmp_path / "random", plan.updated(how="random")).transitions().next_obs
     far = [float((states - torch.tensor([0.6, 0.0])).norm(dim=1).mean()) for states in (seeking, chance)]
     assert far[0] > 1.4 * far[1]
 
@@ -214,7 +214,7 @@ def test_nothing_follows_a_terminal_state() -> None:
     obs, next_obs = torch.randn(2, 64, 2, generator=g)
     action = 2 * torch.rand(64, 1, generator=g) - 1
     states = []
-    for agent_config, over in ((TINY, True), (TINY.but(discount=0.0), False), (TINY, False)):
+    for agent_config, over in ((TINY, True), (TINY.updated(discount=0.0), False), (TINY, False)):
         agent = RNDAgent(2, 1, agent_config, torch.Generator().manual_seed(1))
         for _ in range(4):
             agent.update(obs, action, next_obs, torch.full((64,), over), torch.Generator().manual_seed(2))

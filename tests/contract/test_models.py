@@ -37,7 +37,7 @@ SMALL = FBConfig(obs_dim=5, action_dim=3, z_dim=7, hidden=16, backward_hidden=12
     ids=str,
 )
 def test_fb_keeps_the_contract(change: dict) -> None:
-    check_model(fb_network(SMALL.but(**change)))
+    check_model(fb_network(SMALL.updated(**change)))
 
 
 def test_exact_model_keeps_the_contract() -> None:
@@ -78,7 +78,7 @@ def test_published_parameter_layout() -> None:
 
 def test_towers_are_joined_in_the_published_order() -> None:
     """F joins [sa, z], the actor joins [s, z]: recomputed by hand from the raw weights."""
-    model = fb_network(SMALL.but(members=2)).double()
+    model = fb_network(SMALL.updated(members=2)).double()
     obs, z = torch.randn(4, 5).double(), torch.randn(4, 7).double()
     action = torch.randn(4, 3).double()
     w = model.state_dict()
@@ -110,7 +110,7 @@ def test_normaliser_is_batchnorm_in_eval_mode() -> None:
 
 
 def test_initial_weights_are_orthogonal_with_the_published_gains() -> None:
-    model = fb_network(SMALL.but(hidden=32))
+    model = fb_network(SMALL.updated(hidden=32))
     actor = model.actor.policy[0].weight
     torch.testing.assert_close(actor @ actor.mT, torch.eye(32), atol=1e-4, rtol=0)
     member = model.forward_map.Fs[0].weight[1]
@@ -119,7 +119,7 @@ def test_initial_weights_are_orthogonal_with_the_published_gains() -> None:
 
 @pytest.fixture
 def saved(tmp_path: Path) -> tuple[Network, Path]:
-    model = fb_network(SMALL.but(normalise_obs=True), torch.Generator().manual_seed(3))
+    model = fb_network(SMALL.updated(normalise_obs=True), torch.Generator().manual_seed(3))
     sample = {"obs": torch.randn(10, 5), "starts": torch.randn(4, 5)}
     return model, checkpoint.save(model, tmp_path / "model", prompt=sample, facts={"world": "donut"})
 
@@ -203,7 +203,7 @@ def test_a_model_whose_code_is_not_installed_still_opens(tmp_path: Path) -> None
 def test_the_measure_is_stored_and_read(tmp_path: Path) -> None:
     """Every consumer asks the model for it, so a checkpoint that forgot it would give wrong numbers."""
     measure = Measure(normalised=True, begins="current", offset=0.25)
-    model = Network(FBLearner.architecture(SMALL).but(measure=measure), torch.Generator().manual_seed(0))
+    model = Network(FBLearner.architecture(SMALL).updated(measure=measure), torch.Generator().manual_seed(0))
     assert checkpoint.load(checkpoint.save(model, tmp_path / "model")).model.measure == measure
 
 

@@ -17,7 +17,7 @@ def batch() -> Batch:
 
 
 def one_step(changes: dict | None = None, **options: object) -> tuple[FBLearner, dict[str, torch.Tensor]]:
-    config = SMALL.but(**(changes or {}))
+    config = SMALL.updated(**(changes or {}))
     learner = FBLearner(fb_network(config), config, **options)
     return learner, dict(learner.update(batch(), torch.Generator().manual_seed(1)))
 

@@ -57,7 +57,7 @@ def test_every_method_solves_a_problem(problem: Problem, name: str) -> None:
     method = METHODS[name]
     assert len(inspect.signature(method.adapt).parameters) == 2
     assert isinstance(method.settings, Config)
-    small = method.settings.but(**SMALL.get(name, {}))
+    small = method.settings.updated(**SMALL.get(name, {}))
     runs = [solve(name, problem, small) for _ in range(2)]
     found = runs[0].found
     assert isinstance(runs[0], Behaviour)
@@ -79,7 +79,7 @@ def test_a_method_says_what_it_needs(problem: Problem, name: str) -> None:
     assert method.uses in ("offline", "environment", "weights")
     assert method_summary(name)
     assert (method.revision > 1) == bool(method.correction)
-    small = method.settings.but(**SMALL.get(name, {}))
+    small = method.settings.updated(**SMALL.get(name, {}))
     bare = replace(problem, world=None, dynamics=None)
     if method.uses == "environment":
         with pytest.raises(ZolError, match="no world was given"):
@@ -95,7 +95,7 @@ def test_a_method_says_what_it_needs(problem: Problem, name: str) -> None:
 @pytest.mark.parametrize("name", METHODS)
 def test_gradients_may_be_switched_off_around_every_method(problem: Problem, name: str) -> None:
     """A user's natural habit at test time."""
-    small = METHODS[name].settings.but(**SMALL.get(name, {}))
+    small = METHODS[name].settings.updated(**SMALL.get(name, {}))
     wanted = solve(name, problem, small).found.z
     with torch.no_grad():
         assert torch.equal(solve(name, problem, small).found.z, wanted)
@@ -103,7 +103,7 @@ def test_gradients_may_be_switched_off_around_every_method(problem: Problem, nam
 
 def test_settings_behind_a_name_are_a_method_of_their_own() -> None:
     changed = find_method("rehearse horizon=50 noise=1.0")
-    assert changed.settings == METHODS["rehearse"].settings.but(horizon=50, noise=1.0)
+    assert changed.settings == METHODS["rehearse"].settings.updated(horizon=50, noise=1.0)
     assert changed.adapt is METHODS["rehearse"].adapt
     assert method_summary("rehearse horizon=50 noise=1.0") == "rehearse with horizon=50, noise=1.0"
     assert changed.key() == changed.settings.model_dump() | {"revision": 2}

@@ -20,6 +20,7 @@ from zol.session import Agent, Evaluation, Skill, load
 from zol.tasks import Task
 from zol.train import prompt_sample
 from zol.train.learned_world import WorldConfig, learn_world
+from zol.value import ESTIMATORS
 from zol.worlds.donut import Donut
 
 
@@ -144,7 +145,7 @@ def test_a_skill_is_what_the_registry_finds(agent: Agent) -> None:
         ("rehearse", {"horizon": 3, "rounds": 1}),
     ):
         skills = agent.adapt(tasks, method, seed=5, **changes)
-        settings = find_method(method).settings.but(**changes)
+        settings = find_method(method).settings.updated(**changes)
         found = solve(method, agent.problem(tasks, seed=5), settings).found
         assert torch.equal(torch.stack([skill.latent.z for skill in skills]), found.z[0])
         assert {skill.latent.method for skill in skills} == {method}
@@ -178,6 +179,18 @@ def test_evaluations_are_paired_and_stand_beside_random_actions(agent: Agent) ->
         assert word in text
     assert repr(both) == text
     assert isinstance(both, Evaluation)
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_values_are_of_every_skill_on_its_own_task(agent: Agent, estimator: str) -> None:
+    skills = agent.adapt(["square", "cross"], "fb")
+    both = agent.value([skills[1], skills[0], skills[1]], estimator)
+    assert both.mean.shape == both.error.shape == (3,)
+    assert bool((both.low <= both.high).all())
+    torch.testing.assert_close(both.mean[0], both.mean[2])
+    torch.testing.assert_close(
+        agent.value(skills["square"], estimator).mean[0], both.mean[1], rtol=1e-4, atol=1e-5
+    )
 
 
 def test_gpi_acts_as_a_skill_like_any_other(agent: Agent) -> None:

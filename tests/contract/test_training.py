@@ -37,7 +37,7 @@ def settings(steps: int, **changes: int) -> TrainConfig:
 
 
 def learner(**changes: object) -> FBLearner:
-    config = SMALL.but(**changes)
+    config = SMALL.updated(**changes)
     return FBLearner(fb_network(config, torch.Generator().manual_seed(1)), config)
 
 
@@ -327,7 +327,7 @@ def test_stretches_shorten_as_learning_rates_fall(data: Dataset) -> None:
             seen.append(1 if batch.length is None else int(batch.length.max()))
             return super().update(batch, generator)
 
-    config = SMALL.but(n_step=8)
+    config = SMALL.updated(n_step=8)
     one = Watched(fb_network(config, torch.Generator().manual_seed(1)), config)
     fit(one, data, TrainConfig(steps=16, batch_size=64, anneal=0.5))
     assert seen == [8] * 9 + [7, 6, 5, 4, 3, 2, 1]

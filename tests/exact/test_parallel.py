@@ -38,7 +38,7 @@ def global_batch(step: int, stretches: bool) -> list[torch.Tensor]:
 
 def train(changes: dict[str, Any]) -> dict[str, torch.Tensor]:
     """Every loss and summed gradient of every step, and the whole state after the last one."""
-    config = CONFIG.but(**changes)
+    config = CONFIG.updated(**changes)
     learner = FBLearner(fb_network(config).double(), config)
     seen: dict[str, torch.Tensor] = {}
     gradients = watch_gradients(learner)

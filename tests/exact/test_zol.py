@@ -123,7 +123,8 @@ def test_rows_that_share_a_path_share_its_work(fb: Network, evidence: Evidence) 
     base = ZOLConfig(steps=9, learning_rate=0.05)
     start = evidence.prompt(fb)
     peak = float(climb(one_row(fb, evidence, start, base), {9}, False)[0][9].peak[0])
-    configs = [base, base.but(steps=4), base.but(clip=100 * peak), base.but(clip=1 + (peak - 1) / 2)]
+    clips = (100 * peak, 1 + (peak - 1) / 2)
+    configs = [base, base.updated(steps=4), *(base.updated(clip=clip) for clip in clips)]
     calls: list[int] = []
     act = fb.act
 
@@ -309,7 +310,7 @@ def test_every_variant_runs_and_differs_from_the_paper(fb: Network, evidence: Ev
     base = ZOLConfig(steps=8, learning_rate=0.05, clip=1.1, trust_region=0.2)
     start = evidence.prompt(fb)
     paper = zol_search(fb, evidence, start, base)
-    variant = zol_search(fb, evidence, start, base.but(**change), generator=generator(9))
+    variant = zol_search(fb, evidence, start, base.updated(**change), generator=generator(9))
     assert bool(variant.z.isfinite().all())
     assert (variant.z - paper.z).abs().max() > 1e-6
 

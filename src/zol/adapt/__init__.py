@@ -72,7 +72,7 @@ def find_method(name: str) -> Method[Any]:
         return method
     if isinstance(method.settings, NoSettings):
         raise ZolError(f"{base} has no settings to change, and {' '.join(changes)} was asked for")
-    return replace(method, settings=method.settings.but(**_parsed(base, changes)))
+    return replace(method, settings=method.settings.updated(**_parsed(base, changes)))
 
 
 def method_summary(name: str) -> str:

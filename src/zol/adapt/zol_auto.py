@@ -33,7 +33,7 @@ def zol_candidates(model: Model, evidence: Evidence, start: Tensor, *, generator
 
     They are candidates for a better judge than the density ratio (:mod:`zol.adapt.rehearse`).
     """
-    as_in_code = AUTHORS.but(steps=SETTINGS[0].steps)
+    as_in_code = AUTHORS.updated(steps=SETTINGS[0].steps)
     found = [
         zol_search(model, evidence, start, settings, generator=generator, trace=False)
         for settings in (SETTINGS, [as_in_code])

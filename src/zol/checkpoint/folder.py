@@ -16,7 +16,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from torch import Tensor, nn
@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from zol.checkpoint.model_card import model_card
 from zol.checkpoint.schema import SCHEMA, stored_weights, upgraded
 from zol.common.config import ConfigError
-from zol.common.errors import CheckpointError
+from zol.common.errors import CheckpointError, unknown_name
 from zol.common.files import read_tensors, refuse_pickles, write_bytes, write_tensors
 from zol.common.provenance import versions
 from zol.fields import Layout, States
@@ -33,6 +33,7 @@ from zol.models.architecture import NetworkConfig
 from zol.models.base import model_hash, tensors_hash
 from zol.models.foreign import is_foreign, load_foreign
 from zol.models.network import Network
+from zol.prompt import RewardPrompt
 from zol.tasks import humenv
 
 CONFIG, WEIGHTS, PROMPT = "config.json", "model.safetensors", "prompt.safetensors"
@@ -56,10 +57,14 @@ class Checkpoint:
     dynamics: LearnedWorld | None = None
 
     @property
-    def default_prompt(self) -> str:
+    def default_prompt(self) -> RewardPrompt:
         """How a reward becomes a latent of this model unless somebody says otherwise (zol.prompt)."""
         plain = "least_squares" if self.model.config.successor_features else "correlation"
-        return str(self.facts.get("prompt", plain))
+        named = self.facts.get("prompt", plain)
+        for known in get_args(RewardPrompt):
+            if named == known:
+                return known
+        raise CheckpointError(unknown_name("prompt", str(named), get_args(RewardPrompt)))
 
     def sample(self, layout: Layout) -> States:
         """The states that travel with the checkpoint, ready to be labelled by a task."""

@@ -32,6 +32,6 @@ class Config(pydantic.BaseModel):
                 raise ConfigError(f"{name}: {first['ctx']['error']}") from error
             raise ConfigError(f"{name}.{where} = {first['input']!r}: {first['msg'].lower()}") from error
 
-    def but(self, **changes: Any) -> Self:
+    def updated(self, **changes: Any) -> Self:
         """A copy with some fields changed, validated like a new one."""
         return type(self)(**{**{name: getattr(self, name) for name in type(self).model_fields}, **changes})

@@ -1,9 +1,10 @@
 """The bar of every long job: what, how far, how long still, and what to watch."""
 
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
+from rich.console import Console
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -35,6 +36,17 @@ def progress_bar(*, quiet: bool = False) -> Progress:
     )
 
 
+@contextmanager
+def shown(progress: Progress | None) -> Iterator[Progress]:
+    """The caller's display, or else one of our own, which is silent unless somebody is watching."""
+    if progress is not None:
+        yield progress
+        return
+    console = Console()
+    with progress_bar(quiet=not (console.is_terminal or console.is_jupyter)) as own:
+        yield own
+
+
 class Ticker:
     """One line of a progress display that may not be there: with no display, every call does nothing."""
 
@@ -60,38 +72,3 @@ class Ticker:
     def _update(self, **changes: Any) -> None:
         if self._progress is not None and self._task is not None:
             self._progress.update(self._task, **changes)
-
-
-class Clock:
-    """Steps per second since the last restart."""
-
-    def __init__(self) -> None:
-        self.restart(0)
-
-    def restart(self, step: int) -> None:
-        """Count from here: time that was spent on something else does not count."""
-        self._step, self._since = step, time.perf_counter()
-
-    def speed(self, step: int) -> float:
-        """Steps per second."""
-        return (step - self._step) / max(time.perf_counter() - self._since, 1e-9)
-
-
-def summary(history: Sequence[Mapping[str, float]], metrics: Mapping[str, str]) -> str:
-    """Beside the bar of a training run: speed, its two most telling metrics, the last mean return.
-
-    ``metrics`` are those worth watching, title → name, the most telling ones first.
-    """
-    now = history[-1]
-    shown = [f"{now['steps_per_second']:.3g} steps/s"] if "steps_per_second" in now else []
-    shown += [f"{title} {now[name]:.3g}" for title, name in list(metrics.items())[:2] if name in now]
-    returns = [line["return/mean"] for line in history if "return/mean" in line]
-    return " ".join([*shown, *(f"return {r:.3g}" for r in returns[-1:])])
-
-
-def told(line: Mapping[str, float]) -> str:
-    """A test in one line, which stays above the bar, and in the log of a job without a terminal."""
-    if "return/mean" not in line:
-        return f"step {line['step']:,}: tested"
-    random = f", random actions {line['random/mean']:.4g}" if "random/mean" in line else ""
-    return f"step {line['step']:,}: mean return {line['return/mean']:.4g}{random}"

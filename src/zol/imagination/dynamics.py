@@ -89,7 +89,7 @@ class Dynamics(nn.Module):
         """An ensemble of the first ``members`` networks."""
         if not 1 <= members <= self.members:
             raise DataError(f"this ensemble has {self.members} networks, {members} were asked for")
-        part = Dynamics(self.config.but(members=members))
+        part = Dynamics(self.config.updated(members=members))
         own = {n: v[:members] if n.startswith("net.") else v for n, v in self.state_dict().items()}
         part.load_state_dict(own)
         return part.eval()

@@ -86,7 +86,7 @@ def plain_network(config: PretrainingConfig, source: str, **more: Any) -> Networ
         discount=c.discount,
         fourier=c.fourier,
         discrete=c.discrete,
-        forward=tower.but(members=c.members),
+        forward=tower.updated(members=c.members),
         actor=None if c.discrete else tower,
         backward=Head(hidden=c.backward_hidden, layers=c.backward_layers, norm=c.backward_norm),
         action_std=c.action_std,

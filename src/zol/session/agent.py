@@ -1,6 +1,7 @@
 """An agent: a checkpoint, its world and a sample of states; from wishes to skills, and what they earn."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, overload
@@ -13,6 +14,7 @@ from zol.adapt import Problem, find_method, solve
 from zol.checkpoint import Checkpoint, zoo
 from zol.common.config import Config
 from zol.common.errors import CheckpointError, DataError
+from zol.common.progress import shown
 from zol.data import Dataset
 from zol.evidence import Evidence
 from zol.export import Exported, export
@@ -24,6 +26,7 @@ from zol.session.evaluation import Evaluation
 from zol.session.skill import Skill, Skills, joint_policy, played_together
 from zol.session.wishes import Wish, Wishes, as_reward, first_line, with_names
 from zol.tasks import Task
+from zol.value import ESTIMATORS, ValueEstimate, ValueProblem
 from zol.worlds import make
 from zol.worlds.base import World, find_task
 
@@ -164,7 +167,7 @@ class Agent:
             world=world,
             dynamics=self.dynamics,
             seed=seed,
-            prompt=self.facts.get("prompt", "correlation"),
+            prompt=self.checkpoint.default_prompt,
             progress=progress,
         )
 
@@ -202,10 +205,10 @@ class Agent:
         """
         name = self.method(method)
         chosen = settings or find_method(name).settings
-        chosen = chosen.but(**changes) if changes else chosen
+        chosen = chosen.updated(**changes) if changes else chosen
         tasks = self.resolve(wishes)
         world = None if find_method(name).offline else self._environment(name)
-        problem = self.problem(tasks, starts=starts, seed=seed, world=world, progress=progress)
+        problem = self.problem(tasks, starts=starts, seed=seed, world=world)
         unrewarded = [task.name for task in tasks if task.name not in problem.tasks]
         if not problem.tasks:
             count = len(self.checkpoint.prompt.get("obs", ())) or "the"
@@ -213,7 +216,8 @@ class Agent:
                 f"no reward on any of {count} sampled states, left out: {', '.join(unrewarded)}; "
                 "nothing is left to adapt to"
             )
-        behaviour = solve(name, problem, chosen)
+        with shown(progress) as display:
+            behaviour = solve(name, replace(problem, progress=display), chosen)
         skills = Skills(
             [
                 Skill(self.model, latent, task, behaviour, t)
@@ -263,19 +267,20 @@ class Agent:
             raise DataError("there are no skills to evaluate")
         tasks = [skill.require_task() for skill in chosen]
         returns = torch.empty(len(chosen), episodes, dtype=torch.float64)
-        for rows in played_together(chosen):
-            played = evaluate(
-                self.world,
-                self.model,
-                [chosen[k].latent for k in rows],
-                tasks=[tasks[k] for k in rows],
-                policy=joint_policy([chosen[k] for k in rows]),
-                episodes=episodes,
-                # of the same seed for each group: all of them start from the same states
-                generator=torch.Generator().manual_seed(seed),
-                progress=progress,
-            )
-            returns[rows] = played.returns.double()
+        with shown(progress) as display:
+            for rows in played_together(chosen):
+                played = evaluate(
+                    self.world,
+                    self.model,
+                    [chosen[k].latent for k in rows],
+                    tasks=[tasks[k] for k in rows],
+                    policy=joint_policy([chosen[k] for k in rows]),
+                    episodes=episodes,
+                    # of the same seed for each group: all of them start from the same states
+                    generator=torch.Generator().manual_seed(seed),
+                    progress=display,
+                )
+                returns[rows] = played.returns.double()
         generator = torch.Generator().manual_seed(seed)
         random = random_returns(self.world, tasks, episodes=episodes, generator=generator)
         return Evaluation(
@@ -286,6 +291,34 @@ class Agent:
             random=random.double().numpy(),
             steps=self.world.episode_length,
         )
+
+    def value(
+        self,
+        skills: Skill | Sequence[Skill],
+        estimator: str = "ratio",
+        *,
+        starts: int = STARTS,
+        seed: int = 0,
+    ) -> ValueEstimate:
+        """What skills would earn per step, each on its own task, by an estimator of zol.value.ESTIMATORS.
+
+        An estimate ``[skills]`` with its interval (``mean``, ``low``, ``high``): no environment is touched.
+        """
+        chosen = [skills] if isinstance(skills, Skill) else list(skills)
+        tasks = list({task.name: task for task in (skill.require_task() for skill in chosen)}.values())
+        problem = ValueProblem(
+            model=self.model,
+            evidence=self.label(tasks, starts=starts, seed=seed),
+            tasks=tasks,
+            layout=self.layout,
+            learned_world=self.dynamics,
+            generator=torch.Generator().manual_seed(seed),
+        )
+        z = torch.stack([skill.single_latent().z for skill in chosen])
+        every = ESTIMATORS[estimator].estimate(problem, z)  # [skills, tasks]
+        own = torch.tensor([tasks.index(skill.require_task()) for skill in chosen])
+        rows = torch.arange(len(chosen))
+        return ValueEstimate(every.mean[rows, own], every.error[rows, own])
 
     def film(
         self,

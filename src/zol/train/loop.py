@@ -21,12 +21,13 @@ from zol.common import interrupts, parallel
 from zol.common.config import Config
 from zol.common.errors import CheckpointError, DataError
 from zol.common.memory import keep_freed_memory
-from zol.common.progress import Clock, progress_bar, summary, told
+from zol.common.progress import progress_bar
 from zol.data import Dataset
 from zol.data.sampling import Sampler
 from zol.models.base import Learner
 from zol.train.checks import check_data
 from zol.train.health import HealthSample, check_health
+from zol.train.log_lines import Clock, format_evaluation, format_progress
 from zol.train.run_folder import Line, RunFolder, require_same
 from zol.train.tensorboard import MetricsWriter
 
@@ -157,7 +158,7 @@ class _Run:
             tested = on_eval is not None and (self.step % config.eval_every == 0 or last)
             if logged or tested:
                 self.note(metrics if logged else {}, on_eval if tested else None, bar)
-                bar.update(task, note=summary(self.history, self.learner.shown))
+                bar.update(task, note=format_progress(self.history, self.learner.shown))
             bar.update(task, completed=self.step)
             if self.step % config.save_every == 0 or last or interrupted:
                 self.save()
@@ -196,7 +197,7 @@ class _Run:
                 )
         if test is not None and parallel.is_main():
             line |= test(self.step)
-            bar.console.print(told(line), highlight=False)
+            bar.console.print(format_evaluation(line), highlight=False)
         self.clock.restart(self.step)
         self.history.append(line)
         if self.writer is not None:

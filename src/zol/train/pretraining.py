@@ -77,7 +77,7 @@ def pretrain(
     trained = execute(
         found,
         out=out,
-        training=found.training.but(**loop),
+        training=found.training.updated(**loop),
         settings={**found.settings, **{name: v for name, v in settings.items() if name in own}},
         episodes=episodes,
         dynamics_steps=dynamics_steps,
@@ -195,7 +195,7 @@ def _continued(start: Checkpoint, config: Any) -> Network:
                 f"{name}={getattr(config, name)} is asked for, but the network to start from has {value}: "
                 f"leave {name} out, or train a new network without a checkpoint to start from"
             )
-    model = Network(start.model.config.but(discount=config.discount))
+    model = Network(start.model.config.updated(discount=config.discount))
     model.layout = start.model.layout
     model.load_state_dict(start.model.state_dict())
     return model
