@@ -2,6 +2,7 @@
 
 import io
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -120,7 +121,13 @@ def test_renderers_escape_what_their_format_would_eat() -> None:
     assert r"walk\_back & +1.0 \% [$-$2, 3] \\" in tex
     assert r"\caption{100 \% of it}" in tex
     assert '"a,b & <c>",0' in report.csv_text(CELLS)
-    assert "a,b &amp; &lt;c&gt;" in report.html_table(CELLS)
+    section = SimpleNamespace(
+        title="<h1>", text="So & so:\n\n- a < b", tables=[("x", "<i>", CELLS)], figures=[]
+    )
+    html = page("benchmark", title="A & B", sections=[section], facts={"<k>": "v"})
+    for shown in ("A &amp; B", "a,b &amp; &lt;c&gt;", "&lt;h1&gt;", "a &lt; b", "&lt;i&gt;", "&lt;k&gt;: v"):
+        assert shown in html
+    assert "<c>" not in html
 
 
 @pytest.mark.parametrize("width", [60, 80, 200])

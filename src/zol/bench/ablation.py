@@ -14,7 +14,7 @@ import numpy as np
 
 from zol.adapt.paper_settings import GRID
 from zol.bench.results import BASELINE, baseline_shape, corrections, in_paper_order, revision_of, stacked
-from zol.bench.sections import ReportSection, signed
+from zol.bench.sections import ReportSection, file_name, signed
 from zol.bench.store import Result
 from zol.report import Array, Cells, Interval, bootstrap_all, number
 from zol.report.statistics import difference, method_average, relative
@@ -185,7 +185,7 @@ def curve_table(found: Mapping[str, Sequence[Curve]]) -> Cells:
 
 def sweep_section(benchmark: str, sweeps: Mapping[str, Sweep], notes: Sequence[str]) -> ReportSection:
     """Everything about a sweep but its figure."""
-    slug = benchmark.replace(" ", "-").replace("=", "")
+    slug = file_name(benchmark)
     shapes = "; ".join(
         f"{domain} {'×'.join(map(str, sweep.values[SEARCH].shape))}" for domain, sweep in sweeps.items()
     )

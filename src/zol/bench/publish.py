@@ -4,8 +4,6 @@ Raw returns are written beside the tables (``cells.csv``), so that every number 
 others. The same store gives the same files.
 """
 
-import base64
-import html
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
@@ -13,12 +11,12 @@ from typing import Literal
 from zol.bench.ablation import curves, gather_sweeps, sweep_section
 from zol.bench.figures import ablation_curves, improvement_panels
 from zol.bench.results import gather, provenance_facts
-from zol.bench.sections import ReportSection, benchmark_section
+from zol.bench.sections import ReportSection, benchmark_section, file_name
 from zol.bench.store import KEY, Result, Store, canonical
 from zol.common.errors import DataError
 from zol.common.files import write_bytes
-from zol.report import Cells, csv_text, html_table, latex, markdown
-from zol.report.render import STYLE
+from zol.report import Cells, csv_text, latex, markdown
+from zol.report.html import page
 
 Format = Literal["md", "latex", "csv", "html"]
 SWEEP = "sweep"  # benchmarks whose name begins so are sweeps
@@ -44,7 +42,7 @@ def write_report(store: Store, out: Path, formats: Sequence[Format]) -> list[Pat
     if "latex" in formats:
         write("report.tex", latex_page(sections, facts))
     if "html" in formats:
-        write("index.html", html_page(sections, facts))
+        write("index.html", page("benchmark", title=TITLE, sections=sections, facts=facts))
     if "csv" in formats:
         write("cells.csv", csv_text(raw_cells(rows)))
         for section in sections:
@@ -60,7 +58,7 @@ def _benchmarks(rows: Sequence[Result]) -> list[str]:
 
 
 def _section(store: Store, benchmark: str, out: Path) -> ReportSection:
-    slug = benchmark.replace(" ", "-").replace("=", "")
+    slug = file_name(benchmark)
     if not benchmark.startswith(SWEEP):
         grid = gather(store, benchmark)
         if len(grid.methods) < 2:
@@ -122,25 +120,3 @@ def latex_page(sections: Sequence[ReportSection], facts: dict[str, str]) -> str:
         parts += [f"% {section.title}", f"% {comment}", ""]
         parts += [latex(cells, caption, f"tab:{name}") for name, caption, cells in section.tables]
     return "\n".join(parts)
-
-
-def html_page(sections: Sequence[ReportSection], facts: dict[str, str]) -> str:
-    """One self-contained page."""
-    parts = []
-    for section in sections:
-        text = html.escape(section.text).replace("\n\n", "</p><p>").replace("\n", "<br>")
-        parts.append(f"<h2>{html.escape(section.title)}</h2><p><small>{text}</small></p>")
-        for _, caption, cells in section.tables:
-            parts.append(f"<h3>{html.escape(caption)}</h3>{html_table(cells)}")
-        for picture, caption in section.figures:
-            data = base64.b64encode(picture.read_bytes()).decode()
-            image = f'<img alt="{html.escape(caption)}" src="data:image/png;base64,{data}">'
-            parts.append(f"<figure>{image}<figcaption>{html.escape(caption)}</figcaption></figure>")
-    told = "".join(f"<li>{html.escape(k)}: {html.escape(str(v))}</li>" for k, v in facts.items())
-    return (
-        '<!doctype html>\n<html lang="en"><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{TITLE}</title><style>{STYLE}</style><h1>{TITLE}</h1>"
-        + "\n".join(parts)
-        + f"<h2>How these numbers were made</h2><ul>{told}</ul></html>\n"
-    )

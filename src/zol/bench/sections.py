@@ -29,6 +29,11 @@ class ReportSection:
     figures: tuple[tuple[Path, str], ...] = ()  # picture, caption
 
 
+def file_name(benchmark: str) -> str:
+    """A benchmark's name, settings included, as the beginning of file names."""
+    return benchmark.replace(" ", "-").replace("=", "")
+
+
 def signed(interval: Interval, unit: str = "") -> str:
     """A difference with its interval, always with a sign."""
     small = abs(interval.value) < 10 and not unit
@@ -142,7 +147,7 @@ def coverage(grid: PairedResults) -> str:
 
 def benchmark_section(grid: PairedResults, figures: tuple[tuple[Path, str], ...]) -> ReportSection:
     """Everything about one benchmark."""
-    slug = grid.benchmark.replace(" ", "-").replace("=", "")
+    slug = file_name(grid.benchmark)
     domains = list(grid.domains)
     tables = [(f"{slug}-tasks", "Mean return per task", task_table(grid))]
     if len(domains) > 1:

@@ -1,5 +1,6 @@
 """The whole story on the donut in a few minutes: what ``make demo`` runs."""
 
-from zol.demo.story import DemoConfig, run
+from zol.demo.run import run
+from zol.demo.story import DemoConfig
 
 __all__ = ["DemoConfig", "run"]

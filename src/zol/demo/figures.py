@@ -1,19 +1,16 @@
 """The demo's pictures: the paper's reconstruction figure, and occupancies visited against predicted."""
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from zol import measure
+from zol.demo.story import Story
 from zol.fields import States
 from zol.models.network import Network
 from zol.worlds.donut import INNER, OUTER, Donut
-
-if TYPE_CHECKING:
-    from zol.demo.story import Story
 
 FINE, COARSE = 60, 24  # cells per side: for functions, and for the sharp paths of deterministic policies
 INK = "#222222"
@@ -40,7 +37,7 @@ def reconstruction(model: Network, z: Tensor, world: Donut) -> list[float]:
     ]
 
 
-def draw(story: "Story", world: Donut, out: Path) -> dict[str, Path]:
+def draw(story: Story, world: Donut, out: Path) -> dict[str, Path]:
     """Write all figures as PNG files; name → path."""
     import matplotlib
 
@@ -84,7 +81,7 @@ def _histogram(points: Tensor, weights: Tensor | None = None, cells: int = COARS
     return counts / counts.sum()
 
 
-def _reconstruction_figure(story: "Story", world: Donut, plt: Any) -> Any:
+def _reconstruction_figure(story: Story, world: Donut, plt: Any) -> Any:
     """The paper's toy figure: support, reward, and B(s)ᵀz of ZOL and FB (and ridge, which it leaves out)."""
     shown = ["zol", "fb", "ridge"]
     points, _ = grid()
@@ -105,7 +102,7 @@ def _reconstruction_figure(story: "Story", world: Donut, plt: Any) -> Any:
     return figure
 
 
-def _occupancy_figure(story: "Story", plt: Any) -> Any:
+def _occupancy_figure(story: Story, plt: Any) -> Any:
     """Where the methods really go, beside where the ratio says they go."""
     shown = ["fb", "zol"]
     tasks = story.evidence.tasks
@@ -131,13 +128,13 @@ def _occupancy_figure(story: "Story", plt: Any) -> Any:
     return figure
 
 
-def _raw_ratio(story: "Story", method: str) -> Tensor:
+def _raw_ratio(story: Story, method: str) -> Tensor:
     with torch.no_grad():
         mu = measure.forward_mean(story.model, story.evidence.starts, story.methods[method].z[0])
         return measure.raw_ratio(story.model, mu, story.model.backward(story.evidence.obs))
 
 
-def _search_figure(story: "Story", plt: Any) -> Any:
+def _search_figure(story: Story, plt: Any) -> Any:
     """The trace of the searches: what the objective promised, step by step."""
     figure, axes = plt.subplots(1, 3, figsize=(10, 2.6), layout="constrained")
     panels = {"objective": "objective", "ess": "effective sample size", "distance": "distance from z0"}
@@ -153,15 +150,3 @@ def _search_figure(story: "Story", plt: Any) -> Any:
     axes[0].legend(frameon=False, fontsize=7)
     figure.suptitle("The search (solid: paper's settings; dotted: larger steps, looser trust region)")
     return figure
-
-
-def headline(means: Mapping[str, float]) -> str:
-    """One sentence about the result, whichever way it went."""
-    best = max(means, key=lambda name: means[name])
-    change = means["zol"] - means["fb"]
-    word = "gains" if change > 0 else "loses"
-    return (
-        f"On this run ZOL {word} {abs(change):.3f} against plain FB ({means['fb']:.3f}), and a random move "
-        f"of the same size gives {means['perturb'] - means['fb']:+.3f}; the best method is {best} "
-        f"({means[best]:.3f})."
-    )

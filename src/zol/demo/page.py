@@ -1,17 +1,11 @@
-"""One self-contained HTML page that shows what the demo found."""
+"""One self-contained page that shows what the demo found."""
 
-import base64
-import html
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from zol import report
-from zol.demo.figures import headline
-from zol.report.render import STYLE
-
-if TYPE_CHECKING:
-    from zol.demo.story import Story
+from zol.demo.story import Story, extra_columns
+from zol.report.html import page
 
 CAPTIONS = {
     "reconstruction": "The paper's toy figure. Left: where the data are. Then the reward, and the reward "
@@ -32,42 +26,30 @@ NOTES = {
 }
 
 
-def render(story: "Story", pictures: Mapping[str, Path]) -> str:
+def render(story: Story, pictures: Mapping[str, Path]) -> str:
     """The page as one string, pictures embedded."""
-    from zol.demo.story import extra_columns
-
-    summary = report.html_table(report.summary(story.scores, "fb", extra_columns(story)))
-    per_task = report.html_table(report.per_task(story.scores))
     means = {name: float(values.mean()) for name, values in story.scores.values.items()}
-    notes = "".join(f"<li><b>{name}</b>: {html.escape(text)}</li>" for name, text in NOTES.items())
-    figures = "".join(
-        f'<figure><img alt="{name}" src="{_embedded(path)}">'
-        f"<figcaption>{CAPTIONS[name]}</figcaption></figure>"
-        for name, path in pictures.items()
-    )
-    facts = "".join(
-        f"<li>{html.escape(str(key))}: {html.escape(str(value))}</li>"
-        for key, value in story.scores.facts.items()
-    )
     timing = ", ".join(f"{name} {seconds:.0f} s" for name, seconds in story.seconds.items())
-    return f"""<!doctype html>
-<html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<title>zol: the donut</title><style>{STYLE}</style>
-<h1>Zero-shot off-policy learning on the donut</h1>
-<p class="lead">{html.escape(headline(means))}</p>
-{summary}
-{per_task}
-<p><small>{html.escape(report.caveat(story.scores))}. Scores are (1 − γ) Σ γ<sup>t</sup> r, so 1 is the most
-one can earn. Fit: correlation of B(s)ᵀz with the reward. Move: relative distance from plain FB's latent.
-Est.: the ratio's guess of the mean score, made without any rollout; ESS: the share of the sample behind
-it.</small></p>
-<ul>{notes}</ul>
-{figures}
-<h2>How these numbers were made</h2>
-<ul>{facts}<li>time: {timing}</li></ul>
-</html>
-"""
+    return page(
+        "demo",
+        title="zol: the donut",
+        headline=headline(means),
+        summary=report.summary(story.scores, "fb", extra_columns(story)),
+        per_task=report.per_task(story.scores),
+        caveat=report.caveat(story.scores),
+        methods=NOTES,
+        figures=[(path, CAPTIONS[name]) for name, path in pictures.items()],
+        facts={**story.scores.facts, "time": timing},
+    )
 
 
-def _embedded(picture: Path) -> str:
-    return "data:image/png;base64," + base64.b64encode(picture.read_bytes()).decode()
+def headline(means: Mapping[str, float]) -> str:
+    """One sentence about the result, whichever way it went."""
+    best = max(means, key=lambda name: means[name])
+    change = means["zol"] - means["fb"]
+    word = "gains" if change > 0 else "loses"
+    return (
+        f"On this run ZOL {word} {abs(change):.3f} against plain FB ({means['fb']:.3f}), and a random move "
+        f"of the same size gives {means['perturb'] - means['fb']:+.3f}; the best method is {best} "
+        f"({means[best]:.3f})."
+    )

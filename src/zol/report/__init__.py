@@ -1,6 +1,6 @@
 """Numbers one can trust: raw scores, paired bootstrap intervals, tables in several formats."""
 
-from zol.report.render import csv_text, html_table, latex, markdown, table
+from zol.report.render import csv_text, latex, markdown, table
 from zol.report.scores import Cells, Scores, caveat, paired, per_task, summary
 from zol.report.statistics import Array, Interval, bootstrap, bootstrap_all, number
 
@@ -13,7 +13,6 @@ __all__ = [
     "bootstrap_all",
     "caveat",
     "csv_text",
-    "html_table",
     "latex",
     "markdown",
     "number",

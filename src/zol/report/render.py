@@ -1,7 +1,6 @@
-"""Tables as text: terminal, Markdown, LaTeX, CSV and HTML. A table is a header and rows of strings."""
+"""Tables as text: terminal, Markdown, LaTeX and CSV. A table is a header and rows of strings."""
 
 import csv
-import html
 import io
 
 from rich import box
@@ -20,21 +19,6 @@ LATEX = str.maketrans(
         "≈": r"$\approx$", "ᵀ": r"$^\top$", "η": r"$\eta$", "½": r"$\tfrac12$",
     }
 )  # fmt: skip
-
-STYLE = """
-body { font: 16px/1.55 system-ui, sans-serif; max-width: 62rem; margin: 2.5rem auto; padding: 0 1rem;
-  color: #222 }
-h1 { margin-bottom: .2rem } .lead { color: #555; margin-top: 0 }
-.wide { overflow-x: auto; margin-bottom: 1.5rem }
-table { border-collapse: collapse; font-size: .85rem; white-space: nowrap }
-th, td { padding: .3rem .6rem; border-bottom: 1px solid #ddd; text-align: right }
-th { border-bottom: 2px solid #222 }
-th:first-child, td:first-child { text-align: left; font-weight: 600 }
-img { max-width: 100% } small, figcaption { color: #666 } figure { margin: 1.5rem 0 }
-@media (prefers-color-scheme: dark) { body { background: #181818; color: #ddd }
-  .lead, small, figcaption { color: #aaa } th { border-color: #ddd } td { border-color: #444 }
-  img { background: #fff } }
-"""
 
 
 def table(cells: Cells, title: str = "", caption: str = "") -> Table:
@@ -83,10 +67,3 @@ def csv_text(cells: Cells) -> str:
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows([cells[0], *cells[1]])
     return text.getvalue()
-
-
-def html_table(cells: Cells) -> str:
-    """An HTML table that scrolls sideways on narrow screens."""
-    head = "".join(f"<th>{html.escape(name)}</th>" for name in cells[0])
-    body = "".join("<tr>" + "".join(f"<td>{html.escape(c)}</td>" for c in row) + "</tr>" for row in cells[1])
-    return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
