@@ -11,6 +11,7 @@ from rich.console import Console
 from zol import report
 from zol.common.errors import DataError
 from zol.report import Scores, bootstrap_all, statistics
+from zol.report.html import page
 
 
 def scores(runs: int = 3, episodes: int = 20, gain: float = 0.05) -> Scores:
