@@ -1,5 +1,9 @@
 """What a loaded model is for: it passes the contract, ZOL moves its latents, benchmarks run it."""
 
+import subprocess
+import sys
+from pathlib import Path
+
 import foreign_files as files
 import numpy as np
 import pytest
@@ -25,6 +29,8 @@ MAKERS = {
     "jepa": (files.td_jepa_jepa, files.KWARGS),
     "bfm_zero": (files.bfm_zero, files.BFM_KWARGS),
 }
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(params=MAKERS)
@@ -114,3 +120,12 @@ def test_goals_and_schedules_run_in_a_world(tmp_path):
     first = play(Drift(), model, switch([z[0]], at=[]), start, 6)
     assert torch.equal(both[:, :3], first[:, :3])
     assert not torch.equal(both[:, 3:], first[:, 3:])
+
+
+@pytest.mark.slow
+def test_a_search_at_the_published_size_needs_little_memory() -> None:
+    """Meta Motivo S, 200 steps on 100,000 samples; ``benchmarks.published_size`` measures the time."""
+    code = "from benchmarks.published_size import main; main(steps=20, threads=1)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
+    assert "24,521,800 weights" in done.stdout
+    assert float(done.stdout.split("peak ")[1].split(" GB")[0]) < 4
