@@ -19,7 +19,7 @@ from zol.data.resident import Resident, Streamed
 from zol.fields import Layout
 from zol.models.base import model_hash
 from zol.models.fb import FBConfig, FBLearner, fb_network
-from zol.models.learning import frozen
+from zol.models.optimisation import frozen
 from zol.train import TrainConfig, fit
 from zol.train.learned_world import WorldConfig, learn_world
 from zol.train.run_folder import RunFolder, read_metrics

@@ -35,8 +35,8 @@ from zol.data import Dataset
 from zol.evidence import Evidence
 from zol.models.base import Model
 from zol.models.layers import initialise, linear
-from zol.models.learning import Adam, frozen, move_towards
 from zol.models.losses import pessimistic
+from zol.models.optimisation import Adam, frozen, move_towards
 from zol.tasks import Task
 from zol.worlds.base import World
 

@@ -33,7 +33,7 @@ from zol.adapt.zol_settings import AUTHORS, PER_ROW, ZOLConfig
 from zol.common.config import Config, ConfigError
 from zol.evidence import Evidence
 from zol.models.base import Model, identity
-from zol.models.learning import frozen
+from zol.models.optimisation import frozen
 
 
 def zol_search(

@@ -83,7 +83,7 @@ class BenchedModel:
 
     @property
     def model(self) -> Model:
-        """The network."""
+        """The model under test."""
         return self.without_world.model
 
     @property

@@ -92,7 +92,7 @@ class LatentJob:
         return tuple(cell.key for shared in self.cells for cell in shared)
 
     def run(self, threads: int) -> list[Result]:
-        """Test."""
+        """Play the test episodes of all latents."""
         with one_torch_thread():
             benched = open_model(self.checkpoint, self.conditions)
             played = _test(benched, self.conditions, self.latents, threads)

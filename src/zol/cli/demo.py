@@ -1,4 +1,4 @@
-"""``zol demo``."""
+"""``zol demo``: the whole story on the donut."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""``zol doctor``."""
+"""``zol doctor``: what is installed, what is missing, and the line that adds it."""
 
 import importlib.util
 import os

@@ -1,4 +1,4 @@
-"""``zol report``."""
+"""``zol report``: tables and figures of a result store."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""``zol zoo``."""
+"""``zol zoo``: the models that come with the package, and how a checkpoint becomes one of them."""
 
 from pathlib import Path
 

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from zol.common.config import Config
 from zol.models.layers import Normaliser, initialise, layer_norm, linear
-from zol.models.learning import Adam, frozen, move_towards, named_state, restore_state
+from zol.models.optimisation import Adam, frozen, move_towards, named_state, restore_state
 
 
 class RNDConfig(Config):

@@ -1,4 +1,4 @@
-"""Where to train: a device that exists, and as many threads as pay."""
+"""Choose a device that exists, and a number of threads that helps."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""How zol says that something is wrong: what was given, what was expected, how to fix it."""
+"""Errors that users can cause: each says what was given, what was expected and how to fix it."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches

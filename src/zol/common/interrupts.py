@@ -1,4 +1,4 @@
-"""Ctrl-C and a scheduler's SIGTERM between two steps, never inside one: a state is saved whole."""
+"""Finish the current step before handling Ctrl-C or SIGTERM, so that a state is always saved whole."""
 
 import signal
 import threading

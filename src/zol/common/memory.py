@@ -1,4 +1,4 @@
-"""Freed memory stays with the process.
+"""Tell glibc to keep freed memory, which avoids page faults in training.
 
 glibc gives large freed blocks back to the kernel, and a training step that frees dozens of megabytes gets
 them back zeroed and page by page in the next one: thousands of page faults per step, a sixth of its time

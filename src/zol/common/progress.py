@@ -1,4 +1,4 @@
-"""The bar of every long job: what, how far, how long still, and what to watch."""
+"""Progress bars of long jobs, with the time that is left and a note on what to watch."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

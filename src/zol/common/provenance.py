@@ -1,4 +1,4 @@
-"""Where things come from: versions, command, commit and hardware, so that nobody has to guess later."""
+"""Provenance of data and numbers: versions, command, commit and hardware."""
 
 import os
 import platform

@@ -26,7 +26,7 @@ from zol.common.errors import DataError
 from zol.data import Batch, BatchSpec, Dataset
 from zol.fields import Layout, States
 from zol.models.layers import EnsembleLayerNorm, EnsembleLinear, initialise
-from zol.models.learning import Adam, named_state, restore_state
+from zol.models.optimisation import Adam, named_state, restore_state
 
 STATISTICS_SAMPLE = 50_000
 

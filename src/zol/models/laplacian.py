@@ -23,9 +23,9 @@ from zol.common.errors import CheckpointError
 from zol.data import Batch
 from zol.models.architecture import NetworkConfig
 from zol.models.learner import NetworkLearner
-from zol.models.learning import Adam
 from zol.models.losses import orthonormality_loss
 from zol.models.network import Network
+from zol.models.optimisation import Adam
 from zol.models.parts import inverse_covariance
 from zol.models.pretraining import Pretraining
 from zol.models.settings import PretrainingConfig, plain_network

@@ -28,9 +28,9 @@ from zol.common.errors import CheckpointError
 from zol.data import Batch, BatchSpec
 from zol.models.architecture import NetworkConfig
 from zol.models.layers import unit
-from zol.models.learning import Adam, frozen, move_towards, named_state, restore_state
 from zol.models.losses import pessimistic
 from zol.models.network import Network
+from zol.models.optimisation import Adam, frozen, move_towards, named_state, restore_state
 from zol.models.parts import greedy_values
 
 View = Callable[[tuple[str, ...]], Tensor]

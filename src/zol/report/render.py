@@ -63,7 +63,7 @@ def latex(cells: Cells, caption: str = "", label: str = "") -> str:
 
 
 def csv_text(cells: Cells) -> str:
-    """Comma-separated values."""
+    """The table as comma-separated values, the header first."""
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows([cells[0], *cells[1]])
     return text.getvalue()

@@ -34,7 +34,7 @@ class Scores:
 
     @property
     def runs(self) -> int:
-        """Pretraining seeds."""
+        """How many pretraining seeds there are."""
         return next(iter(self.values.values())).shape[0]
 
     @property

@@ -1,7 +1,7 @@
 """Public contract checks: run them on your own datasets, models and worlds."""
 
-from zol.testing.contracts import check_model
 from zol.testing.datasets import check_dataset
+from zol.testing.models import check_model
 from zol.testing.worlds import check_world
 
 __all__ = ["check_dataset", "check_model", "check_world"]

@@ -1,4 +1,4 @@
-"""What every learner shares: an Adam whose state is plain tensors, target networks, frozen passes."""
+"""Optimisers whose state is plain tensors, slow target networks, and passes without gradients for weights."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
