@@ -339,3 +339,23 @@ def test_a_problem_is_what_every_method_gets(agent: Agent) -> None:
     z = prompted(problem.model, problem.evidence).z
     torch.testing.assert_close(agent.adapt("square", "fb").latent.z, z[0, 0], rtol=0, atol=0)
     assert "fb" in METHODS
+
+
+def test_a_checkpoint_carries_whole_transitions(agent: Agent) -> None:
+    """Evidence of an agent knows s, a, s' and whether the episode ended, as TD on a sample needs them."""
+    data = collect(2_000, generator(0))
+    evidence = Evidence.from_sample(prompt_sample(data, 0), Donut.layout, Donut.tasks)
+    again = data.sample(len(evidence.obs), generator(0))
+    assert evidence.before is not None
+    assert evidence.action is not None
+    assert evidence.terminated is not None
+    for got, stored in (
+        (evidence.before, again.obs),
+        (evidence.action, again.action),
+        (evidence.obs, again.next_obs),
+        (evidence.terminated, again.terminated),
+    ):
+        assert torch.equal(got, stored)
+    assert torch.equal(evidence.only("cross").before, evidence.before)
+    old = {name: value for name, value in prompt_sample(data, 0).items() if name in ("obs", "starts")}
+    assert Evidence.from_sample(old, Donut.layout, Donut.tasks).before is None

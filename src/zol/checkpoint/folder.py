@@ -53,7 +53,8 @@ class Checkpoint:
 
     model: Network
     facts: Mapping[str, Any]
-    prompt: Mapping[str, Tensor]  # "obs" [N, D], "starts" [S, D], perhaps "action" and "physics"; or empty
+    prompt: Mapping[str, Tensor]
+    """a sample: "obs" [N, D] and "starts" [S, D], perhaps "action", "before", "terminated", "physics"; or empty"""
     dynamics: LearnedWorld | None = None
 
     @property

@@ -112,10 +112,20 @@ def fit(
 def prompt_sample(
     dataset: Dataset, seed: int, samples: int = 10_000, starts: int = 1024
 ) -> dict[str, Tensor]:
-    """What a checkpoint needs to be prompted on its own: next states, the actions that led there, starts."""
+    """What a checkpoint needs to be prompted on its own: whole transitions and start states.
+
+    Rewards belong to the states that transitions lead to, so these are called "obs"; "before" are the states
+    that they begin in, which estimators that learn by TD need.
+    """
     generator = torch.Generator().manual_seed(seed)
     batch = dataset.sample(min(len(dataset), samples), generator)
-    found = {"obs": batch.next_obs, "action": batch.action, "starts": dataset.starts(starts, generator)}
+    found = {
+        "obs": batch.next_obs,
+        "action": batch.action,
+        "before": batch.obs,
+        "terminated": batch.terminated,
+        "starts": dataset.starts(starts, generator),
+    }
     return found if batch.next_physics is None else found | {"physics": batch.next_physics}
 
 
