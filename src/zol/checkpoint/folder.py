@@ -54,7 +54,7 @@ class Checkpoint:
     model: Network
     facts: Mapping[str, Any]
     prompt: Mapping[str, Tensor]
-    """a sample: "obs" [N, D] and "starts" [S, D], perhaps "action", "before", "terminated", "physics"; or empty"""
+    """a sample, or nothing: obs [N, D], starts [S, D], perhaps action, before, terminated and physics"""
     dynamics: LearnedWorld | None = None
 
     @property
