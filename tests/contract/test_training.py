@@ -12,8 +12,8 @@ from torch import Tensor
 
 from zol import checkpoint
 from zol.collect.donut import collect
-from zol.common import files
 from zol.common.errors import CheckpointError, DataError
+from zol.common.tensors import read_metadata
 from zol.data import Batch, Dataset
 from zol.data.resident import Resident, Streamed
 from zol.fields import Layout
@@ -75,7 +75,7 @@ def test_an_interrupt_saves_first(data: Dataset, tmp_path: Path, number: signal.
     with pytest.raises(KeyboardInterrupt):
         fit(stopped, data, settings(30), tmp_path / "run")
     assert signal.getsignal(number) is before
-    assert files.read_metadata(tmp_path / "run" / "training.safetensors")["step"] == "18"
+    assert read_metadata(tmp_path / "run" / "training.safetensors")["step"] == "18"
     whole, resumed = learner(), learner()
     fit(whole, data, settings(30))
     fit(resumed, data, settings(30), tmp_path / "run")

@@ -14,7 +14,7 @@ from zol.common.errors import unknown_name
 from zol.models.base import Measure
 
 # Far above any published model, far below what could exhaust memory: a config is not to be trusted.
-WIDTH, DEPTH, MEMBERS, COLUMNS = 65_536, 64, 64, 1_000_000
+WIDTH, DEPTH, MEMBERS, COLUMNS, FIELDS = 65_536, 64, 64, 1_000_000, 1_000
 
 
 class Tower(Config):
@@ -25,7 +25,7 @@ class Tower(Config):
     embedding_layers: int = Field(default=2, ge=2, le=DEPTH)
     members: int = Field(default=1, ge=1, le=MEMBERS)
     residual: bool = False
-    reads: tuple[str, ...] = Field(default=(), strict=False)
+    reads: tuple[str, ...] = Field(default=(), strict=False, max_length=FIELDS)
     """fields of the observation that enter, in this order; none named means all"""
 
 
@@ -36,7 +36,7 @@ class Head(Config):
     layers: int = Field(ge=0, le=DEPTH)
     norm: bool = False
     """project the output onto the sphere of radius √d"""
-    reads: tuple[str, ...] = Field(default=(), strict=False)
+    reads: tuple[str, ...] = Field(default=(), strict=False, max_length=FIELDS)
     """fields of the observation that enter, in this order; none named means all"""
 
 
@@ -68,7 +68,7 @@ class NetworkConfig(Config):
 
     source: str
     """what trained it: a model's name such as ``fb``, or project and model such as ``metamotivo/fb_cpr``"""
-    observation: tuple[ObservedField, ...] = Field(strict=False, min_length=1)
+    observation: tuple[ObservedField, ...] = Field(strict=False, min_length=1, max_length=FIELDS)
     """the observation, piece by piece"""
     action_dim: int = Field(gt=0, le=COLUMNS)
     z_dim: int = Field(gt=1, le=WIDTH)

@@ -20,6 +20,8 @@ from torch import Tensor
 
 from zol.common import files, provenance
 from zol.common.errors import CheckpointError
+from zol.common.reading import parse_json
+from zol.common.tensors import counted, read_metadata, read_tensors, write_tensors
 from zol.data.disk import HEADER
 
 STATE, METRICS, RUN, LOCK = "training.safetensors", "metrics.jsonl", "run.json", "run.lock"
@@ -55,23 +57,20 @@ class RunFolder:
         """What the state was trained with, one value per name; None if there is no state yet."""
         if not (self.path / STATE).exists():
             return None
-        header = files.read_metadata(self.path / STATE)
-        if "settings" not in header or "step" not in header:
-            raise CheckpointError(f"{self.path / STATE} is not the state of a run of this zol")
-        self.saved_step = int(header["step"])
-        found: dict[str, Any] = json.loads(header["settings"])
-        return found
+        header = read_metadata(self.path / STATE, ("settings", "step"))
+        self.saved_step = counted(header, "step", self.path / STATE)
+        return parse_json(header["settings"], f"'settings' of {self.path / STATE}")
 
     def state(self) -> dict[str, Tensor]:
         """The tensors of the last good state."""
-        return files.read_tensors(self.path / STATE)
+        return read_tensors(self.path / STATE)
 
     def save(self, step: int, tensors: Mapping[str, Tensor], settings: Mapping[str, Any]) -> None:
         """Replace the last good state, after what was logged before it."""
         with self.saying_what_is_safe():
             files.flush(self.path / METRICS)
             header = {"step": str(step), "settings": json.dumps(settings)}
-            files.write_tensors(self.path / STATE, tensors, header)
+            write_tensors(self.path / STATE, tensors, header)
         self.saved_step = step
 
     def log(self, line: Line) -> None:
