@@ -265,6 +265,8 @@ class Dataset:
         for number, digest in enumerate(self.digests()):
             if digest != bytes(self.stored_digests[number]):
                 raise DataError(f"episode {number} of {path} is not what was written: restore it from a copy")
+            for name, rows in self.episode(number).items():
+                episodes.check_finite(f"'{name}' of episode {number} of {path}", rows)
             if progress and bar is not None:
                 progress.advance(bar)
         known = disk.Header.read(path).resets
