@@ -34,7 +34,7 @@ def stored_scale(provenance: Mapping[str, Any], columns: int) -> Tensor | None:
     if values is None:
         return None
     try:
-        scale = torch.tensor(values, dtype=torch.float64)
+        scale = torch.tensor(values, dtype=torch.float32)
     except (TypeError, ValueError, RuntimeError) as error:
         raise DataError(f"coverage.scale of this set is {str(values)[:80]}; expected numbers") from error
     if tuple(scale.shape) != (columns,) or not bool((scale.isfinite() & (scale > 0)).all()):

@@ -91,6 +91,7 @@ class Header:
             schema = {column_name(name): _row_type(spec) for name, spec in found["columns"].items()}
             wrong = [name for name, dtype in DTYPES.items() if name in schema and schema[name][0] != dtype]
             wrong += [name for name, dims in DIMENSIONS.items() if len(schema[name][1]) != dims]
+            wrong += ["obs"] if 0 in schema["obs"][1] else []  # its length is what bounds that of the others
             if wrong:
                 raise ValueError(f"type or shape of '{wrong[0]}'")
             resets = found["resets"]
@@ -108,7 +109,7 @@ class Header:
 def _row_type(spec: Mapping[str, Any]) -> tuple[np.dtype[Any], tuple[int, ...]]:
     """Type and shape of one row of a column: numbers only, never objects."""
     dtype, shape = np.dtype(spec["dtype"]), tuple(int(size) for size in spec["shape"])
-    if dtype.kind not in "biuf" or any(not 0 < size <= WIDEST for size in shape) or len(shape) > 8:
+    if dtype.kind not in "biuf" or any(not 0 <= size <= WIDEST for size in shape) or len(shape) > 8:
         raise ValueError(f"dtype {dtype}, shape {shape}")
     return dtype, shape
 
@@ -172,7 +173,7 @@ def read_resets(path: Path, header: Header) -> NDArray[np.float32] | None:
     if header.resets is None:
         return None
     rows, columns = header.resets[0], math.prod(header.schema["obs"][1])
-    if rows <= 0:
+    if rows < 0:
         raise DataError(
             f"{path / HEADER} is damaged: it promises {rows} start states; restore it from a copy"
         )

@@ -108,6 +108,6 @@ def flags(name: str, values: ArrayLike | None, n: int) -> NDArray[np.bool_]:
     if array.dtype.kind not in "biuf":
         raise DataError(f"{name} has type {array.dtype}; expected booleans or numbers")
     if array.size != n:
-        raise DataError(f"{name} has shape {array.shape}, obs has {n} rows: expected one entry for each row")
+        raise DataError(f"{name} has {array.size} entries, obs has {n} rows")
     check_finite(name, array)
     return array.reshape(-1).astype(bool)

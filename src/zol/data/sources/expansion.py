@@ -1,8 +1,8 @@
 """How much a compressed file may become: a few kilobytes must not fill a machine.
 
-What unpacks to ``SMALL`` bytes is always read. Beyond that an archive may grow by the factor ``RATIO``: numbers
-from simulators shrink to a half or a tenth, and only files made to do harm, or empty ones, shrink to a
-fiftieth. Whoever has such data in earnest stores them without compression.
+What unpacks to ``SMALL`` bytes is always read. Beyond that an archive may grow by the factor ``RATIO``:
+numbers from simulators shrink to a half or a tenth, and only files made to do harm, or empty ones, shrink to
+a fiftieth. Whoever has such data in earnest stores them without compression.
 """
 
 from zol.common.errors import DataError
@@ -18,7 +18,7 @@ class Expansion:
         self.stored, self.unpacked = stored, 0
 
     def add(self, unpacked: int, stored: int, where: str) -> None:
-        """Count a piece that has ``stored`` bytes and says it unpacks to ``unpacked``, before unpacking it."""
+        """Count a piece of ``stored`` bytes that says it unpacks to ``unpacked``, before it does."""
         self.unpacked += unpacked
         for size, packed in ((unpacked, stored), (self.unpacked, self.stored)):
             if size > max(SMALL, RATIO * packed):

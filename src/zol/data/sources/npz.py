@@ -56,7 +56,7 @@ def _read_array(file: IO[bytes], size: int, where: str) -> NDArray[Any]:
         raise DataError(f"{where} has version {version} of NumPy's format; expected 1.0 or 2.0")
     shape, fortran, dtype = read_header(file)
     if dtype.hasobject:
-        raise DataError(f"{where} holds objects, which can run code when loaded; expected numbers")
+        raise ValueError(f"{where} holds objects, which can run code when loaded")
     claimed = math.prod(shape) * dtype.itemsize
     if not 0 <= claimed <= size - file.tell():
         raise DataError(f"{where} claims {claimed} bytes and has {max(0, size - file.tell())}: it is damaged")
