@@ -43,7 +43,8 @@ def _check(shapes: Mapping[str, tuple[int, ...]], obs_dim: int, action_dim: int,
         if name not in shapes:
             raise CheckpointError(f"{path} lacks '{name}': a sample has states ('obs') and 'starts'")
     rows = shapes["obs"][:1]
-    for name, shape in shapes.items():
+    for name in sorted(shapes, key=lambda name: name != "obs"):  # which the others are compared with
+        shape = shapes[name]
         if name == "terminated":
             fits, expected = shape == rows, "[N]"
         elif name in columns:

@@ -20,7 +20,8 @@ def matrix(name: str, values: ArrayLike) -> NDArray[np.float32]:
         raise DataError(f"{name} has shape {array.shape}; expected two dimensions, [rows, columns]")
     if array.dtype.kind not in "biuf":
         raise DataError(f"{name} has type {array.dtype}; expected numbers")
-    array = array.astype(np.float32)
+    with np.errstate(over="ignore"):  # what is too large becomes infinite, and is refused
+        array = array.astype(np.float32)
     check_finite(name, array)
     return array
 
