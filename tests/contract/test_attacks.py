@@ -1,4 +1,4 @@
-"""What strangers' files did to earlier versions: each attack ends in a sentence, soon and in little memory."""
+"""What strangers' files did to earlier versions: each attack ends in a sentence, soon and in little room."""
 
 import io
 import json

@@ -17,7 +17,7 @@ class Config(pydantic.BaseModel):
     """Base of every configuration: immutable, JSON-serialisable, no unknown fields, no silent casts."""
 
     model_config = pydantic.ConfigDict(
-        frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True
+        frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True, allow_inf_nan=False
     )
 
     def __init__(self, **values: Any) -> None:

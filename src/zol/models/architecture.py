@@ -4,6 +4,7 @@ Our own models and those of other projects are described by the same :class:`Net
 every checkpoint, so that a checkpoint opens even where the code that trained it is not installed.
 """
 
+import math
 from dataclasses import fields
 from typing import Annotated, Any, Self
 
@@ -57,7 +58,10 @@ def _measure(value: Any) -> Any:
     for name in value:
         if name not in known:
             raise ValueError(unknown_name("field of a measure", str(name), known))
-    return TypeAdapter(Measure).validate_python(value)
+    found: Measure = TypeAdapter(Measure).validate_python(value)
+    if not math.isfinite(found.offset):
+        raise ValueError(f"the offset of a measure is {found.offset}; expected a finite number")
+    return found
 
 
 class NetworkConfig(Config):

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from zol.common import files, provenance
 from zol.common.errors import CheckpointError
-from zol.common.reading import parse_json
+from zol.common.reading import parse_json, read_json, regular_file
 from zol.common.tensors import counted, read_metadata, read_tensors, write_tensors
 from zol.data.disk import HEADER
 
@@ -97,10 +97,10 @@ class RunFolder:
     def sessions(self) -> list[dict[str, Any]]:
         """What is known of each process that trained here, in order."""
         try:
-            found: list[dict[str, Any]] = json.loads((self.path / RUN).read_text())["sessions"]
-        except (OSError, ValueError, KeyError):  # a note for readers: training does not depend on it
+            found = read_json(self.path / RUN).get("sessions")
+        except CheckpointError:  # a note for readers: training does not depend on it
             return []
-        return found
+        return found if isinstance(found, list) else []
 
     @contextmanager
     def saying_what_is_safe(self) -> Iterator[None]:
@@ -116,12 +116,15 @@ def read_metrics(path: str | Path) -> list[Line]:
     """The lines of a run's ``metrics.jsonl``; one that a kill tore is the end."""
     file = Path(path) / METRICS
     lines: list[Line] = []
-    for text in file.read_text(errors="replace").splitlines() if file.exists() else []:
+    if not file.exists():
+        return lines
+    regular_file(file)
+    for text in file.read_text(errors="replace").splitlines():
         try:
             line = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             break
-        if not isinstance(line, dict) or "step" not in line:
+        if not isinstance(line, dict) or not isinstance(line.get("step"), int | float):
             break
         lines.append(line)
     return lines
@@ -130,10 +133,10 @@ def read_metrics(path: str | Path) -> list[Line]:
 def shown_metrics(path: str | Path) -> dict[str, str]:
     """Which metrics the model of a run wants to be watched by, title → name; none if the run does not say."""
     try:
-        found = json.loads((Path(path) / RUN).read_text())["shown"]
-        return {str(title): str(name) for title, name in found.items()}
-    except (OSError, ValueError, KeyError, AttributeError):  # a note for readers, which may be missing
+        found = read_json(Path(path) / RUN).get("shown")
+    except CheckpointError:  # a note for readers, which may be missing
         return {}
+    return {title: str(name) for title, name in found.items()} if isinstance(found, dict) else {}
 
 
 def require_same(before: Mapping[str, Any], now: Mapping[str, Any], free: set[str], where: Path) -> None:
