@@ -5,6 +5,7 @@ One process reads many files. It is killed when a file takes too long, and anoth
 
 import resource
 import shutil
+import sys
 import traceback
 import warnings
 from collections.abc import Callable
@@ -14,7 +15,8 @@ from pathlib import Path
 from killing import CONTEXT
 
 SECONDS = 10.0
-MEMORY = 1 << 30  # bytes beyond what the process has before its first file
+MEMORY = 1 << 30  # bytes of address space beyond what the process has before its first file
+RESIDENT = 600 << 20  # bytes that one file may add to its peak
 
 READ, REFUSED = "read", "refused"
 
@@ -147,6 +149,11 @@ class Worker:
         self._process.join()
 
 
+def _peak() -> int:
+    """The largest memory of this process so far, in bytes."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
 def _serve(connection: Connection) -> None:
     import h5py  # noqa: F401
     import torch
@@ -166,7 +173,7 @@ def _serve(connection: Connection) -> None:
     connection.send("ready")
     while True:
         reader, path = connection.recv()
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        before = _peak()
         try:
             READERS[reader](Path(path))
             answer = (READ, "")
@@ -174,7 +181,7 @@ def _serve(connection: Connection) -> None:
             answer = (REFUSED, str(error))
         except BaseException:
             answer = ("traceback", traceback.format_exc()[-3000:])
-        grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-        if grown > 600_000:
-            answer = ("memory", f"{grown} kB more than before; {answer[1]}")
+        grown = _peak() - before
+        if grown > RESIDENT:
+            answer = ("memory", f"{grown >> 20} MB more than before; {answer[1]}")
         connection.send(answer)

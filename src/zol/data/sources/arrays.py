@@ -22,9 +22,8 @@ from zol.common.reading import regular_file
 from zol.data.dataset import Dataset
 from zol.data.disk import column_name
 from zol.data.episodes import actions, flags, matrix
-from zol.data.sources.expansion import Expansion
 from zol.data.sources.hdf5 import datasets, open_hdf5
-from zol.data.sources.npz import BROKEN, read_npz
+from zol.data.sources.npz import read_npz_file
 
 ALIASES = {
     "obs": ("obs", "observation", "observations"),
@@ -44,7 +43,7 @@ def import_arrays(
     """Convert an npz or HDF5 file of arrays into a dataset at ``out``; further arrays become extras."""
     source = Path(source)
     regular_file(source, DataError)
-    arrays = rename(_read_hdf5(source) if source.suffix in HDF5 else _read_npz(source), str(source))
+    arrays = rename(_read_hdf5(source) if source.suffix in HDF5 else read_npz_file(source), str(source))
     facts = provenance.of_data("arrays", world=world, file=source.name)
     if "next_obs" in arrays:
         data = Dataset.from_arrays(**arrays, provenance=facts)
@@ -105,19 +104,6 @@ def _state_ends(arrays: dict[str, NDArray[Any]], where: str) -> NDArray[np.int64
     last = np.logical_or.reduce(marks)
     last[-1] = True
     return np.flatnonzero(last)
-
-
-def _read_npz(path: Path) -> dict[str, NDArray[Any]]:
-    size = regular_file(path, DataError)
-    try:
-        with path.open("rb") as file:
-            return read_npz(file, Expansion(size), size, str(path))
-    except DataError:
-        raise
-    except BROKEN as error:
-        raise DataError(
-            f"{path} is not a whole npz file of plain arrays (objects are refused: they can run code)"
-        ) from error
 
 
 def _read_hdf5(path: Path) -> dict[str, NDArray[Any]]:

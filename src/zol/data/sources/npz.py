@@ -3,6 +3,7 @@
 import math
 import zipfile
 import zlib
+from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from zol.common.errors import DataError
+from zol.common.reading import regular_file
 from zol.data.sources.expansion import Expansion
 
 # What zipfile and NumPy raise on damaged files, and on arrays of objects, which could run code.
@@ -29,6 +31,20 @@ BROKEN = (
     TypeError,
     ValueError,
 )
+
+
+def read_npz_file(path: Path) -> dict[str, NDArray[Any]]:
+    """The arrays of an npz file on disk by name."""
+    size = regular_file(path, DataError)
+    try:
+        with path.open("rb") as file:
+            return read_npz(file, Expansion(size), size, str(path))
+    except DataError:
+        raise
+    except BROKEN as error:
+        raise DataError(
+            f"{path} is not a whole npz file of plain arrays (objects are refused: they can run code)"
+        ) from error
 
 
 def read_npz(file: IO[bytes], expansion: Expansion, stored: int, where: str) -> dict[str, NDArray[Any]]:
