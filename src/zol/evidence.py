@@ -42,6 +42,10 @@ class Evidence:
             column = getattr(self, name)
             if column is not None and len(column) != len(self.obs):
                 raise DataError(f"'{name}' has {len(column)} rows, the sample {len(self.obs)} states")
+        for name in ("obs", "rewards", "starts", "before", "action"):
+            column = getattr(self, name)
+            if column is not None and not bool(column.isfinite().all()):
+                raise DataError(f"'{name}' of this sample has NaN or infinite entries: its data are damaged")
         if self.starts.ndim != 2 or len(self.starts) == 0:
             raise DataError("start states are missing: a density ratio begins at the start distribution")
 

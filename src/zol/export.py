@@ -11,6 +11,7 @@ random inputs before anything is kept, because an exported policy that differs i
 
 import json
 import logging
+import math
 import re
 import statistics
 import time
@@ -29,6 +30,7 @@ from zol.common.errors import DataError, ZolError
 from zol.common.extras import require
 from zol.common.files import write_bytes
 from zol.common.provenance import versions
+from zol.common.tensors import check_finite
 from zol.models.base import Latent, Model, layout_of, model_hash
 
 TOLERANCE = 1e-5
@@ -79,8 +81,9 @@ def export(
     """
     if not isinstance(model, Model):
         raise DataError(f"{type(model).__name__} is not a zol model: wrap it first (zol.wrap)")
+    _check_numbers(rate, action_range, model.action_dim)
     own = model_hash(model)
-    z = [latent.require(own) for latent in latents]
+    z = [latent.require(own, model.z_dim) for latent in latents]
     names = _file_names(latents)
     if fixed and not latents:
         raise DataError("a fixed latent was asked for and none given: pass latents=[…]")
@@ -92,7 +95,7 @@ def export(
         policy = _Policy(model, latent).eval()
         data = _to_onnx(policy, model)
         error, latency = _compare(policy, data, seen, model)
-        if error > TOLERANCE:
+        if not error <= TOLERANCE:  # NaN is a failure, too
             raise ZolError(
                 f"{name}: ONNX and torch differ by {error:.2g} (allowed: {TOLERANCE:g}); it was not written. "
                 "Does the actor behave differently in evaluation mode, or draw random numbers?"
@@ -104,8 +107,21 @@ def export(
     result = Exported(path, tuple(graphs), max(errors), max(speeds))
     _write_latents(path, latents, names)
     contract = _contract(model, own, result, fixed, rate, action_range, len(seen))
-    write_bytes(path / "contract.json", (json.dumps(contract, indent=2) + "\n").encode())
+    write_bytes(path / "contract.json", (json.dumps(contract, indent=2, allow_nan=False) + "\n").encode())
     return result
+
+
+def _check_numbers(
+    rate: float | None, action_range: tuple[Sequence[float], Sequence[float]] | None, actions: int
+) -> None:
+    """What goes into the contract must be usable by a robot."""
+    if rate is not None and not (0 < rate < math.inf):
+        raise DataError(f"rate is {rate}; expected a control rate in Hz above 0")
+    for values in action_range or ():
+        if len(values) != actions:
+            raise DataError(f"action_range has {len(values)} entries; the model has {actions} actions")
+        if not all(math.isfinite(value) for value in values):
+            raise DataError(f"action_range has NaN or infinite entries: {list(values)}")
 
 
 def _file_names(latents: Sequence[Latent]) -> list[str]:
@@ -124,7 +140,9 @@ def _observations(model: Model, obs: Tensor | None) -> Tensor:
         return torch.randn(INPUTS, model.obs_dim, generator=generator)
     if obs.ndim != 2 or obs.shape[1] != model.obs_dim or len(obs) == 0:
         raise DataError(f"observations have shape {tuple(obs.shape)}; expected [N, {model.obs_dim}]")
-    return obs.float()
+    seen = obs.float()
+    check_finite(seen, "the observations to compare on")
+    return seen
 
 
 def _to_onnx(policy: _Policy, model: Model) -> bytes:
@@ -184,10 +202,10 @@ def _compare(policy: _Policy, data: bytes, obs: Tensor, model: Model) -> tuple[f
 
 def _write_latents(path: Path, latents: Sequence[Latent], names: Sequence[str]) -> None:
     rows = [
-        {"name": name.removeprefix("policy-")} | asdict(latent) | {"z": latent.z.tolist()}
+        {"name": name.removeprefix("policy-")} | latent.checked(f"the latent for '{latent.task}'").as_json()
         for name, latent in zip(names, latents, strict=True)
     ]
-    write_bytes(path / "latents.json", (json.dumps(rows, indent=2) + "\n").encode())
+    write_bytes(path / "latents.json", (json.dumps(rows, indent=2, allow_nan=False) + "\n").encode())
 
 
 def _contract(
@@ -200,11 +218,6 @@ def _contract(
     checked: int,
 ) -> dict[str, Any]:
     layout = layout_of(model)
-    for values in action_range or ():
-        if len(values) != model.action_dim:
-            raise DataError(
-                f"action_range has {len(values)} entries; the model has {model.action_dim} actions"
-            )
     config = getattr(model, "config", None)
     return {
         "schema": 1,

@@ -86,7 +86,7 @@ def played(
 ) -> Iterator[States]:
     """Yield the states ``[L, …]`` of one episode per latent, beginning with the start state."""
     own = identity(model)
-    z = torch.stack([latent.require(own) for latent in latents])
+    z = torch.stack([latent.require(own, model.z_dim) for latent in latents])
 
     def policy(states: States) -> torch.Tensor:
         with one_torch_thread(), torch.no_grad():

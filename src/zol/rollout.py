@@ -68,7 +68,7 @@ def evaluate(
     if not latents:
         raise DataError("there are no latents to roll out")
     own = identity(model)
-    z = torch.stack([latent.require(own) for latent in latents])  # [L, d]
+    z = torch.stack([latent.require(own, model.z_dim) for latent in latents])  # [L, d]
     scored_by = list(tasks) if tasks is not None else [find_task(world, latent.task) for latent in latents]
     if len(scored_by) != len(latents):
         raise DataError(f"{len(latents)} latents were given with {len(scored_by)} tasks: one task per latent")

@@ -14,9 +14,9 @@ import zol.checkpoint
 from zol import measure, prompt
 from zol.checkpoint.folder import named_columns
 from zol.common.errors import CheckpointError, DataError
+from zol.common.reading import JSON_LIMIT
 from zol.models.base import Measure, Model, model_hash, tensors_hash
 from zol.models.foreign import flatten, is_foreign, load_foreign
-from zol.models.foreign.reading import JSON_LIMIT
 from zol.models.network import Network
 
 N = 5
@@ -81,7 +81,7 @@ def test_metamotivo_agent_folder_drops_targets_and_knows_the_discount(tmp_path):
 def test_hub_model_of_humenv_has_its_published_discount_and_layout(tmp_path):
     config, _ = files.metamotivo()
     from zol.models.foreign import metamotivo
-    from zol.models.foreign.reading import Section
+    from zol.models.foreign.section import Section
 
     section = Section(config | {"obs_dim": 358, "action_dim": 69}, "config.json")
     assert metamotivo.published_discount(section) == 0.98

@@ -145,7 +145,7 @@ def test_inference_buffer(tmp_path):
     with pytest.raises(DataError, match="lacks next_qpos"):
         read_buffer(buffer(tmp_path / "c.hdf5", drop=("next_qpos",)))
     (tmp_path / "d.hdf5").write_bytes(b"nothing")
-    with pytest.raises(DataError, match="not a readable HDF5"):
+    with pytest.raises(DataError, match="not a whole HDF5"):
         read_buffer(tmp_path / "d.hdf5")
 
 

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from zol import checkpoint
 from zol.collect.donut import collect
-from zol.common import files
 from zol.common.errors import CheckpointError, DataError
+from zol.common.tensors import read_metadata, read_tensors
 from zol.data import Batch, Dataset
 from zol.data.resident import Resident, Streamed
 from zol.fields import Layout
@@ -75,7 +75,7 @@ def test_an_interrupt_saves_first(data: Dataset, tmp_path: Path, number: signal.
     with pytest.raises(KeyboardInterrupt):
         fit(stopped, data, settings(30), tmp_path / "run")
     assert signal.getsignal(number) is before
-    assert files.read_metadata(tmp_path / "run" / "training.safetensors")["step"] == "18"
+    assert read_metadata(tmp_path / "run" / "training.safetensors")["step"] == "18"
     whole, resumed = learner(), learner()
     fit(whole, data, settings(30))
     fit(resumed, data, settings(30), tmp_path / "run")
@@ -227,7 +227,7 @@ def test_the_run_says_where_it_comes_from(data: Dataset, tmp_path: Path) -> None
 def test_names_of_the_training_state_stay(data: Dataset, tmp_path: Path) -> None:
     """Runs that were begun by earlier versions go on: settings and tensors are found by these names."""
     fit(learner(), data, settings(5), tmp_path / "run")
-    state = files.read_tensors(tmp_path / "run" / "training.safetensors")
+    state = read_tensors(tmp_path / "run" / "training.safetensors")
     parts = {".".join(name.split(".")[:2]) for name in state}
     assert parts == {
         "generator",
@@ -243,7 +243,7 @@ def test_names_of_the_training_state_stay(data: Dataset, tmp_path: Path) -> None
     }
     assert "learner.forward_optimiser.0.exp_avg" in state
     assert "model.normaliser.running_mean" in state
-    stored = json.loads(files.read_metadata(tmp_path / "run" / "training.safetensors")["settings"])
+    stored = json.loads(read_metadata(tmp_path / "run" / "training.safetensors")["settings"])
     own = {f"model.{name}" for name in FBConfig.model_fields}
     assert set(stored) == own | set(TrainConfig.model_fields) | {"data", "device"}
 

@@ -14,6 +14,7 @@ from killing import run
 
 from zol.collect.donut import collect
 from zol.common import files
+from zol.common.tensors import read_metadata, read_tensors
 from zol.data import Batch, Dataset
 from zol.models.fb import FBConfig, FBLearner, fb_network
 from zol.train import TrainConfig, fit
@@ -68,7 +69,7 @@ def calm(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def assert_same_run(found: Path, expected: Path) -> None:
     for name in (STATE, "model.safetensors", "prompt.safetensors"):
-        ours, theirs = files.read_tensors(found / name), files.read_tensors(expected / name)
+        ours, theirs = read_tensors(found / name), read_tensors(expected / name)
         assert ours.keys() == theirs.keys()
         for key in ours:
             assert torch.equal(ours[key], theirs[key]), f"{name}: {key}"
@@ -83,7 +84,7 @@ def test_fifty_kills_at_random_moments_leave_no_trace(data: Path, calm: Path, tm
         words, wait = choose.randint(1, 20), choose.uniform(0.0, 0.01)
         run(train, data, path, 7, kill_after=wait, words=words)
         if (path / STATE).exists():
-            saved.append(int(files.read_metadata(path / STATE)["step"]))
+            saved.append(int(read_metadata(path / STATE)["step"]))
     assert saved == sorted(saved)
     assert 0 < saved[-1] < STEPS  # the last kill, too, hit a run that was still going on
     run(train, data, path, 7)
@@ -92,7 +93,7 @@ def test_fifty_kills_at_random_moments_leave_no_trace(data: Path, calm: Path, tm
 
 def test_five_hundred_steps_then_a_kill_then_five_hundred(data: Path, calm: Path, tmp_path: Path) -> None:
     run(train, data, tmp_path / "run", 500, kill_after=0.0, words=530)
-    assert files.read_metadata(tmp_path / "run" / STATE)["step"] == "500"
+    assert read_metadata(tmp_path / "run" / STATE)["step"] == "500"
     run(train, data, tmp_path / "run", 500)
     assert_same_run(tmp_path / "run", calm)
 

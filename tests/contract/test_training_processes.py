@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 
 from zol.collect.donut import collect
-from zol.common import files
+from zol.common.tensors import read_tensors
 from zol.train.run_folder import read_metrics
 
 WORDS = (
@@ -32,7 +32,7 @@ def test_two_processes_train_what_one_does_and_resume(tmp_path: Path) -> None:
     train(data, tmp_path / "one", 20, processes=1)
     train(data, tmp_path / "two", 10, processes=2)
     train(data, tmp_path / "two", 20, processes=2)  # continues
-    one, two = (files.read_tensors(tmp_path / name / "model.safetensors") for name in ("one", "two"))
+    one, two = (read_tensors(tmp_path / name / "model.safetensors") for name in ("one", "two"))
     for name, value in one.items():
         # Adam divides by the size of a gradient: rounding of gradients near zero shows.
         torch.testing.assert_close(two[name], value, rtol=1e-3, atol=1e-4, msg=name)

@@ -1,7 +1,8 @@
 """Checkpoints are data, never code: a folder of safetensors and JSON.
 
     model.safetensors    the weights that test time needs
-    config.json          model, settings, architecture, measure, versions, data fingerprint, hash of weights
+    config.json          model, settings, architecture, measure, versions, data fingerprint, hash of weights,
+                         digests of the rest (zol.checkpoint.integrity)
     prompt.safetensors   a small sample of next states and start states, so that the folder can be
                          prompted on its own (optional)
     dynamics.safetensors a learned world to rehearse latents in (optional, see zol.train.learned_world)
@@ -13,20 +14,33 @@ hash in config.json tells whether the weights beside it are the ones it describe
 """
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from zol.checkpoint.integrity import digests, proven
 from zol.checkpoint.model_card import model_card
-from zol.checkpoint.schema import SCHEMA, stored_weights, upgraded
+from zol.checkpoint.sample import read_sample, write_sample
+from zol.checkpoint.schema import SCHEMA, names_today, upgraded
 from zol.common.config import ConfigError
 from zol.common.errors import CheckpointError, unknown_name
-from zol.common.files import read_tensors, refuse_pickles, write_bytes, write_tensors
+from zol.common.files import write_bytes
 from zol.common.provenance import versions
+from zol.common.reading import read_json
+from zol.common.tensors import (
+    assign,
+    check_finite,
+    compare_shapes,
+    open_tensors,
+    refuse_pickles,
+    shapes_of,
+    write_tensors,
+)
 from zol.fields import Layout, States
 from zol.imagination.learned_world import LearnedWorld
 from zol.models.architecture import NetworkConfig
@@ -39,7 +53,7 @@ from zol.tasks import humenv
 CONFIG, WEIGHTS, PROMPT = "config.json", "model.safetensors", "prompt.safetensors"
 DYNAMICS = "dynamics.safetensors"
 # what save() itself says about a network, beside the facts it is given
-OWN_FACTS = ("schema", "network", "sizes", "weights", "versions")
+OWN_FACTS = ("schema", "network", "sizes", "weights", "versions", "digests", "integrity")
 
 
 @dataclass(frozen=True)
@@ -89,13 +103,25 @@ def save(
     ``facts`` are what is known beyond the network: ``model`` and ``settings`` say what trained it and how.
     """
     folder = Path(path)
-    known = description(model) | {"versions": versions()} | dict(facts or {})
-    write_tensors(folder / WEIGHTS, model.state_dict())
-    if prompt:
-        write_tensors(folder / PROMPT, prompt)
+    known = _without_nan(description(model) | {"versions": versions()} | dict(facts or {}))
+    weights = model.state_dict()
+    for name, tensor in weights.items():
+        check_finite(tensor, f"'{name}' of the model for {folder}")
+    write_tensors(folder / WEIGHTS, weights)
+    sample = write_sample(folder / PROMPT, prompt, model.obs_dim, model.action_dim) if prompt else {}
     write_bytes(folder / "README.md", model_card(known).encode())
+    known["digests"] = digests(known, sample)
     write_bytes(folder / CONFIG, (json.dumps(known, indent=2) + "\n").encode())
     return folder
+
+
+def _without_nan(value: Any) -> Any:
+    """Facts such as metrics with null for what is not a number: JSON has no NaN, and readers refuse it."""
+    if isinstance(value, Mapping):
+        return {name: _without_nan(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_nan(item) for item in value]
+    return None if isinstance(value, float) and math.isnan(value) else value
 
 
 def description(model: Network) -> dict[str, Any]:
@@ -122,28 +148,59 @@ def load(path: str | Path, *, discount: float | None = None) -> Checkpoint:
     folder = Path(path)
     if not folder.is_dir():
         raise CheckpointError(f"{folder} is not a checkpoint folder (with {CONFIG} and {WEIGHTS})")
-    facts = upgraded(_read_facts(folder / CONFIG), folder)
+    written = read_json(folder / CONFIG)
+    facts = upgraded(written, folder)
     if discount is not None:
         raise CheckpointError(f"{path} records its own discount: load it without discount=")
-    try:
-        with torch.device("meta"):  # shapes are compared before any memory is taken
-            model = Network(NetworkConfig(**facts["network"]))
-    except (ConfigError, RuntimeError, TypeError) as error:
-        raise CheckpointError(f"{folder / CONFIG}: {error}") from error
-    tensors = read_tensors(folder / WEIGHTS)
-    assign(model, stored_weights(tensors, facts), folder / WEIGHTS)
-    if tensors_hash(tensors) != facts.get("weights"):
+    model = _built(facts, folder)
+    tensors, stored_hash = _read_weights(model, folder / WEIGHTS)
+    if stored_hash != facts.get("weights"):
         raise CheckpointError(
             f"{folder}: {WEIGHTS} and {CONFIG} belong to different saves; "
             "copy the folder again, or resume the training run that wrote it"
         )
+    assign(model, tensors, folder / WEIGHTS)
     sample, learned = folder / PROMPT, folder / DYNAMICS
+    prompt = read_sample(sample, model.obs_dim, model.action_dim) if sample.exists() else {}
+    world = LearnedWorld.load(learned) if learned.exists() else None
+    if world is not None:
+        _require_same_sizes(world, model, learned)
     return Checkpoint(
         named_columns(model.freeze()),
-        facts | {"weights": model_hash(model)},
-        read_tensors(sample) if sample.exists() else {},
-        LearnedWorld.load(learned) if learned.exists() else None,
+        facts | {"weights": model_hash(model), "integrity": proven(written, prompt, folder)},
+        prompt,
+        world,
     )
+
+
+def _built(facts: Mapping[str, Any], folder: Path) -> Network:
+    """The network that the facts describe, without memory for its weights."""
+    try:
+        with torch.device("meta"):
+            return Network(NetworkConfig(**facts["network"]))
+    except (ConfigError, RuntimeError, TypeError) as error:
+        raise CheckpointError(f"{folder / CONFIG}: {error}") from error
+
+
+def _read_weights(model: Network, path: Path) -> tuple[dict[str, Tensor], str]:
+    """The tensors under the names they have today, and their hash under those they were stored with.
+
+    Shapes are compared before any memory is taken.
+    """
+    with open_tensors(path) as file:
+        names = names_today(file.shapes, model.config)
+        compare_shapes(shapes_of(model), {names[n]: shape for n, shape in file.shapes.items()}, path)
+        stored = {name: file.read(name) for name in file.shapes}
+    return {names[name]: value for name, value in stored.items()}, tensors_hash(stored)
+
+
+def _require_same_sizes(world: LearnedWorld, model: Network, path: Path) -> None:
+    found, expected = (world.dynamics.obs_dim, world.dynamics.action_dim), (model.obs_dim, model.action_dim)
+    if found != expected:
+        raise CheckpointError(
+            f"{path} is a world of {found[0]} observations and {found[1]} actions, the model beside it has "
+            f"{expected[0]} and {expected[1]}: it belongs to another checkpoint"
+        )
 
 
 def _adopt(model: Network, source: str) -> Checkpoint:
@@ -157,35 +214,3 @@ def named_columns(model: Network) -> Network:
     if (model.obs_dim, model.action_dim) == (humenv.LAYOUT.obs_dim, humenv.ACTIONS) and model.config.single:
         model.layout = humenv.LAYOUT
     return model
-
-
-def assign(module: nn.Module, tensors: Mapping[str, Tensor], source: Path) -> None:
-    """Load tensors into a module; a missing, extra or misshapen one is named."""
-    own = module.state_dict()
-    for name in own:
-        if name not in tensors:
-            raise CheckpointError(f"{source} lacks the tensor '{name}' {tuple(own[name].shape)}")
-    for name, tensor in tensors.items():
-        if name not in own:
-            raise CheckpointError(f"{source} holds '{name}', which its configuration has no place for")
-        if tensor.shape != own[name].shape:
-            raise CheckpointError(
-                f"{source}: '{name}' has shape {tuple(tensor.shape)}, its configuration says "
-                f"{tuple(own[name].shape)}"
-            )
-    if any(tensor.is_meta for tensor in own.values()):  # not in memory yet: the file's tensors are taken over
-        module.load_state_dict({n: t.to(own[n].dtype) for n, t in tensors.items()}, assign=True)
-    else:
-        module.load_state_dict(dict(tensors))
-
-
-def _read_facts(path: Path) -> dict[str, Any]:
-    try:
-        facts = json.loads(path.read_text())
-    except FileNotFoundError:
-        raise CheckpointError(f"{path} does not exist: is this a checkpoint folder?") from None
-    except (OSError, ValueError) as error:
-        raise CheckpointError(f"{path} is not readable JSON: {error}") from error
-    if not isinstance(facts, dict):
-        raise CheckpointError(f"{path} holds a {type(facts).__name__}: it was not written by zol")
-    return facts

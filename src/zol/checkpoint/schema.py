@@ -5,14 +5,14 @@ schema 1   ``kind`` and ``config``: the settings of an FB model, or the architec
 schema 2   ``model``, ``settings`` and ``network``: what trained it, how, and the architecture written out
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
-
+from zol.common.config import ConfigError
 from zol.common.errors import CheckpointError, unknown_name
 from zol.models import MODELS
+from zol.models.architecture import NetworkConfig
 
 SCHEMA = 2
 
@@ -20,7 +20,7 @@ SCHEMA = 2
 def upgraded(facts: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """The facts of a checkpoint in today's format."""
     schema = facts.get("schema")
-    if not isinstance(schema, int) or schema < 1:
+    if type(schema) is not int or schema < 1:
         raise CheckpointError(f"{folder}: the format (schema) is {schema!r}; expected a number from 1 on")
     if schema > SCHEMA:
         raise CheckpointError(f"{folder} has format {schema}, this zol reads up to {SCHEMA}: update it")
@@ -31,16 +31,11 @@ def upgraded(facts: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     return dict(facts) if schema == SCHEMA else _from_first(facts, folder)
 
 
-def stored_weights(tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> dict[str, Tensor]:
-    """The tensors of a file under the names that they have today."""
+def names_today(stored: Iterable[str], network: NetworkConfig) -> dict[str, str]:
+    """The names of tensors in a file, and the names that they have today."""
     prefix = "normalisers."
-    fields = facts["network"].get("observation", [])
-    single = f"{prefix}{fields[0]['name']}." if len(fields) == 1 else prefix
-    now = "normaliser."
-    return {
-        (now + name.removeprefix(single) if name.startswith(single) else name): value
-        for name, value in tensors.items()
-    }
+    old = f"{prefix}{network.observation[0].name}." if network.single else prefix
+    return {n: "normaliser." + n.removeprefix(old) if n.startswith(old) else n for n in stored}
 
 
 def _from_first(facts: Mapping[str, Any], folder: Path) -> dict[str, Any]:
@@ -48,7 +43,10 @@ def _from_first(facts: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     rest = {name: value for name, value in facts.items() if name not in ("kind", "config", "measure")}
     if kind == "fb":
         entry = MODELS["fb"]
-        network = entry.learner.architecture(entry.config(**config)).model_dump(mode="json")
+        try:
+            network = entry.learner.architecture(entry.config(**config)).model_dump(mode="json")
+        except ConfigError as error:
+            raise CheckpointError(f"{folder}/config.json: {error}") from error
         found = {"model": "fb", "settings": config}
     elif kind == "composite":
         network = {name: value for name, value in config.items() if name != "parts"}

@@ -86,8 +86,8 @@ def show(path: Positional[Path], /, world: str | None = None) -> None:
             console.print(f"{name}: {value}", highlight=False, soft_wrap=True)
     console.print(_columns(data))
     sample = data.sample(min(len(data), coverage.STATES), torch.Generator().manual_seed(0))
-    stored = data.provenance.get("coverage", {}).get("scale")
-    scale = coverage.scale_of(sample.next_obs) if stored is None else torch.tensor(stored)
+    scale = coverage.stored_scale(data.provenance, data.obs_dim)
+    scale = coverage.scale_of(sample.next_obs) if scale is None else scale
     cells = coverage.occupied_cells(sample.next_obs, scale)
     console.print(f"coverage: {cells:,} cells occupied by {len(sample):,} states")
     if known is not None:

@@ -24,13 +24,14 @@ from zol.collect.rnd import RNDAgent, RNDConfig
 from zol.common import provenance
 from zol.common.config import Config
 from zol.common.errors import DataError
-from zol.common.files import read_metadata, read_tensors, write_tensors
 from zol.common.progress import Ticker
+from zol.common.tensors import counted, read_metadata, read_tensors, write_tensors
 from zol.common.threads import one_torch_thread
 from zol.data import coverage, disk
 from zol.data.dataset import Dataset
 from zol.data.writer import DatasetWriter
 from zol.fields import States
+from zol.models.optimisation import restore_generator
 from zol.worlds.base import World
 from zol.worlds.episode import episode, random_policy
 
@@ -165,10 +166,12 @@ class _Run:
             self._check_belongs()
         path = self.out / STATE
         if path.exists():
-            state = read_tensors(path)
-            self.generator.set_state(state.pop("generator"))
-            self.agent.load_state_dict(state)
-            self.done = int(read_metadata(path)["done"])
+            state, done = read_tensors(path), counted(read_metadata(path, ("done",)), "done", path)
+            if done > self.writer.episodes:
+                raise DataError(f"{path} is from after episode {done}; this set has {self.writer.episodes}")
+            restore_generator(self.generator, state, path)
+            self.agent.load_state_dict({n: v for n, v in state.items() if n != "generator"})
+            self.done = done
             self.done_steps = int(disk.read_index(self.out)["steps"][: self.done].sum())
 
     def _check_belongs(self) -> None:

@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, and tensors in them: safetensors, never pickle."""
+"""Files and folders that appear whole or not at all."""
 
 import errno
 import glob
@@ -6,22 +6,16 @@ import os
 import secrets
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
-
-import safetensors
-import safetensors.torch
-from safetensors import SafetensorError
-from torch import Tensor
 
 from zol.common.errors import CheckpointError, DataError
 
 # no space, quota used up, file larger than the system lets this process write
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 FILLING = ".filling.lock"  # held by the process that fills a new folder
-PICKLES = (".pkl", ".pickle", ".pt", ".pth", ".ckpt", ".bin", ".joblib")
 
 
 class DiskFull(CheckpointError):
@@ -152,49 +146,3 @@ def lock(path: Path) -> IO[bytes]:
             f"another process is writing to {path.parent}: wait for it, or choose another folder"
         ) from error
     return file
-
-
-def write_tensors(
-    path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None
-) -> None:
-    """Write a safetensors file atomically."""
-    # safetensors refuses tensors that share memory, such as start states sliced from the sample.
-    owned: dict[str, Tensor] = {}
-    taken: set[int] = set()
-    for name, tensor in tensors.items():
-        whole = tensor.detach().cpu().contiguous()
-        memory = whole.untyped_storage().data_ptr()
-        owned[name] = whole.clone() if memory in taken else whole
-        taken.add(memory)
-    write_bytes(path, safetensors.torch.save(owned, dict(metadata or {})))
-
-
-def refuse_pickles(path: Path) -> None:
-    """Stop at a file that can run any code when it is opened."""
-    if path.suffix in PICKLES:
-        raise CheckpointError(
-            f"{path} is a pickle, which can run code when loaded: zol reads safetensors only. "
-            "Give a folder that holds config.json and model.safetensors"
-        )
-
-
-def read_tensors(path: Path) -> dict[str, Tensor]:
-    """Read a safetensors file; anything else, or a truncated one, is refused."""
-    refuse_pickles(path)
-    if not path.is_file():
-        raise CheckpointError(f"{path} does not exist")
-    try:
-        return safetensors.torch.load_file(path)
-    except (SafetensorError, OSError, ValueError) as error:
-        raise CheckpointError(
-            f"{path} is not a whole safetensors file (truncated download?): {error}"
-        ) from error
-
-
-def read_metadata(path: Path) -> dict[str, str]:
-    """The string facts in a safetensors header, without reading its tensors."""
-    try:
-        with safetensors.safe_open(path, framework="pt") as file:
-            return dict(file.metadata() or {})
-    except (SafetensorError, OSError) as error:
-        raise CheckpointError(f"{path} is not a whole safetensors file: {error}") from error

@@ -8,6 +8,9 @@ they are made of equally many states with the same scale. The second is the spre
 distance from its 1 % to its 99 % quantile.
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -22,6 +25,23 @@ def scale_of(obs: Tensor) -> Tensor:
     """The standard deviation of each column ``[D]``; 1 for a column that does not move."""
     deviation = obs.double().std(dim=0)
     return torch.where(deviation > 1e-9, deviation, torch.ones_like(deviation))
+
+
+def stored_scale(provenance: Mapping[str, Any], columns: int) -> Tensor | None:
+    """The scale ``[D]`` that an exploration recorded with its set, if there is one."""
+    noted = provenance.get("coverage")
+    values = noted.get("scale") if isinstance(noted, Mapping) else None
+    if values is None:
+        return None
+    try:
+        scale = torch.tensor(values, dtype=torch.float32)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise DataError(f"coverage.scale of this set is {str(values)[:80]}; expected numbers") from error
+    if tuple(scale.shape) != (columns,) or not bool((scale.isfinite() & (scale > 0)).all()):
+        raise DataError(
+            f"coverage.scale of this set is not {columns} finite numbers above 0: {str(values)[:80]}"
+        )
+    return scale
 
 
 def occupied_cells(obs: Tensor, scale: Tensor) -> int:

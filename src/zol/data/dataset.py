@@ -265,6 +265,8 @@ class Dataset:
         for number, digest in enumerate(self.digests()):
             if digest != bytes(self.stored_digests[number]):
                 raise DataError(f"episode {number} of {path} is not what was written: restore it from a copy")
+            for name, rows in self.episode(number).items():
+                episodes.check_finite(f"'{name}' of episode {number} of {path}", rows)
             bar.advance()
         known = disk.Header.read(path).resets
         if self.resets is not None and known is not None and disk.resets_digest(self.resets) != known[1]:

@@ -30,7 +30,11 @@ from numpy.typing import NDArray
 
 from zol.common.errors import DataError
 from zol.common.files import write_atomic
+from zol.common.reading import read_bytes, read_json, regular_file
 
+INDEX_LIMIT = 256 << 20  # bytes; eight million episodes
+LARGEST = 1 << 53  # steps of all episodes
+WIDEST = 1 << 32  # entries of one dimension of a row
 FORMAT = "zol dataset"
 VERSION = 1
 HEADER = "dataset.json"
@@ -78,7 +82,7 @@ class Header:
         if not (path / HEADER).is_file():
             raise DataError(f"{path} is not a zol dataset: it has no {HEADER}")
         try:
-            found = json.loads((path / HEADER).read_text())
+            found = read_json(path / HEADER, DataError)
             if found["format"] != FORMAT or found["version"] != VERSION:
                 raise DataError(
                     f"{path / HEADER} has format '{found['format']}' version {found['version']}; "
@@ -87,6 +91,7 @@ class Header:
             schema = {column_name(name): _row_type(spec) for name, spec in found["columns"].items()}
             wrong = [name for name, dtype in DTYPES.items() if name in schema and schema[name][0] != dtype]
             wrong += [name for name, dims in DIMENSIONS.items() if len(schema[name][1]) != dims]
+            wrong += ["obs"] if 0 in schema["obs"][1] else []  # its length is what bounds that of the others
             if wrong:
                 raise ValueError(f"type or shape of '{wrong[0]}'")
             resets = found["resets"]
@@ -104,7 +109,7 @@ class Header:
 def _row_type(spec: Mapping[str, Any]) -> tuple[np.dtype[Any], tuple[int, ...]]:
     """Type and shape of one row of a column: numbers only, never objects."""
     dtype, shape = np.dtype(spec["dtype"]), tuple(int(size) for size in spec["shape"])
-    if dtype.kind not in "biuf" or any(size < 0 for size in shape):
+    if dtype.kind not in "biuf" or any(not 0 <= size <= WIDEST for size in shape) or len(shape) > 8:
         raise ValueError(f"dtype {dtype}, shape {shape}")
     return dtype, shape
 
@@ -146,7 +151,7 @@ def record(number: int, steps: int, digest: bytes) -> bytes:
 
 def read_index(path: Path) -> NDArray[Any]:
     """Every committed episode of the set at ``path``; an interrupted last write is left out."""
-    content = (path / INDEX).read_bytes() if (path / INDEX).exists() else b""
+    content = read_bytes(path / INDEX, INDEX_LIMIT, DataError) if (path / INDEX).exists() else b""
     size = RECORD.itemsize
     whole = len(content) // size
     valid = [
@@ -157,7 +162,10 @@ def read_index(path: Path) -> NDArray[Any]:
     count = valid.index(False) if False in valid else whole
     if any(valid[count:]):
         raise DataError(f"{path / INDEX} is damaged at episode {count}: restore it from a copy")
-    return np.frombuffer(content, RECORD, count=count)
+    index = np.frombuffer(content, RECORD, count=count)
+    if count and not (index["steps"].min() > 0 and index["steps"].sum(dtype=np.float64) < LARGEST):
+        raise DataError(f"{path / INDEX} counts episodes of no steps or too many: restore it from a copy")
+    return index
 
 
 def read_resets(path: Path, header: Header) -> NDArray[np.float32] | None:
@@ -165,17 +173,32 @@ def read_resets(path: Path, header: Header) -> NDArray[np.float32] | None:
     if header.resets is None:
         return None
     rows, columns = header.resets[0], math.prod(header.schema["obs"][1])
-    file = path / RESETS
-    content = file.read_bytes() if file.is_file() else b""
-    if len(content) != 4 * rows * columns:
-        raise _incomplete(file, len(content), 4 * rows * columns)
-    return np.frombuffer(content, "<f4").reshape(rows, columns)
+    if rows < 0:
+        raise DataError(
+            f"{path / HEADER} is damaged: it promises {rows} start states; restore it from a copy"
+        )
+    return np.asarray(_mapped(path / RESETS, np.dtype("<f4"), (columns,), rows, exactly=True)[0])
 
 
 def _incomplete(file: Path, have: int, need: int) -> DataError:
     return DataError(
         f"{file} has {have} bytes, its set promises {need}: the copy is incomplete, copy it again"
     )
+
+
+def _mapped(
+    file: Path, dtype: np.dtype[Any], shape: tuple[int, ...], rows: int, *, exactly: bool = False
+) -> tuple[NDArray[Any], mmap.mmap | None]:
+    """Rows of a file as a read-only array, and the mapping behind it."""
+    need = rows * dtype.itemsize * math.prod(shape)
+    have = regular_file(file, DataError) if file.exists() else 0
+    if have < need or (exactly and have != need):
+        raise _incomplete(file, have, need)
+    if need == 0:
+        return np.empty((rows, *shape), dtype), None
+    with file.open("rb") as opened:
+        mapped = mmap.mmap(opened.fileno(), need, access=mmap.ACCESS_READ)
+    return np.frombuffer(mapped, dtype).reshape(rows, *shape), mapped
 
 
 class MappedColumns:
@@ -189,23 +212,12 @@ class MappedColumns:
         sampled = 0
         for name, (dtype, shape) in header.schema.items():
             file = path / f"{name}.bin"
-            self.arrays[name] = self._map(file, dtype, shape, rows)
+            self.arrays[name], mapped = _mapped(file, dtype, shape, rows)
+            self._maps += [] if mapped is None else [mapped]
             sampled += self.arrays[name].nbytes
             if sampled > RESIDENT_BUDGET and hasattr(os, "pread"):
                 self._descriptors[name] = os.open(file, os.O_RDONLY)
                 weakref.finalize(self, os.close, self._descriptors[name])
-
-    def _map(self, file: Path, dtype: np.dtype[Any], shape: tuple[int, ...], rows: int) -> NDArray[Any]:
-        need = rows * dtype.itemsize * math.prod(shape)
-        have = file.stat().st_size if file.exists() else 0
-        if have < need:
-            raise _incomplete(file, have, need)
-        if need == 0:
-            return np.empty((rows, *shape), dtype)
-        with file.open("rb") as opened:
-            mapped = mmap.mmap(opened.fileno(), need, access=mmap.ACCESS_READ)
-        self._maps.append(mapped)
-        return np.frombuffer(mapped, dtype).reshape(rows, *shape)
 
     def gather(self, name: str, rows: NDArray[np.int64], count: int) -> NDArray[Any]:
         """A copy of ``count`` rows of a column from each of these on, ``[N, count, ...]``."""

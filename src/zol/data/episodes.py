@@ -20,7 +20,8 @@ def matrix(name: str, values: ArrayLike) -> NDArray[np.float32]:
         raise DataError(f"{name} has shape {array.shape}; expected two dimensions, [rows, columns]")
     if array.dtype.kind not in "biuf":
         raise DataError(f"{name} has type {array.dtype}; expected numbers")
-    array = array.astype(np.float32)
+    with np.errstate(over="ignore"):  # what is too large becomes infinite, and is refused
+        array = array.astype(np.float32)
     check_finite(name, array)
     return array
 
@@ -63,7 +64,7 @@ def join(
             f"obs {s.shape}, action {a.shape} and next_obs {s2.shape} do not belong together: "
             "all need the same number of rows, and obs and next_obs the same columns"
         )
-    end, cut = _flags("terminated", terminated, n), _flags("truncated", truncated, n)
+    end, cut = flags("terminated", terminated, n), flags("truncated", truncated, n)
     last = end | cut | np.append((s2[:-1] != s[1:]).any(axis=1), True)
     lengths = np.diff(np.flatnonzero(np.append(True, last))).astype(np.int64)
     step_rows = np.arange(n) + np.cumsum(last) - last
@@ -100,10 +101,14 @@ def _extra(name: str, values: ArrayLike, n: int) -> NDArray[Any]:
     return array
 
 
-def _flags(name: str, values: ArrayLike | None, n: int) -> NDArray[np.bool_]:
+def flags(name: str, values: ArrayLike | None, n: int) -> NDArray[np.bool_]:
+    """One mark for each of ``n`` rows, from whatever numbers they are stored as; none set without values."""
     if values is None:
         return np.zeros(n, dtype=bool)
-    array = np.asarray(values).reshape(-1).astype(bool)
-    if len(array) != n:
-        raise DataError(f"{name} has {len(array)} entries, obs has {n} rows")
-    return array
+    array = np.asarray(values)
+    if array.dtype.kind not in "biuf":
+        raise DataError(f"{name} has type {array.dtype}; expected booleans or numbers")
+    if array.size != n:
+        raise DataError(f"{name} has {array.size} entries, obs has {n} rows")
+    check_finite(name, array)
+    return array.reshape(-1).astype(bool)

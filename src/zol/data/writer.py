@@ -243,6 +243,9 @@ def _conform(
                 f"'{name}' of episode {number} has shape {values.shape}; this set needs "
                 f"{(len(rows['obs']), *shape)}"
             )
-        check_finite(f"'{name}' of episode {number}", values)
-        ready[name] = np.ascontiguousarray(values, dtype)
+        if values.dtype.kind not in "biuf":
+            raise DataError(f"'{name}' of episode {number} has type {values.dtype}; this set needs {dtype}")
+        with np.errstate(over="ignore"):  # what is too large for the type becomes infinite, and is refused
+            ready[name] = np.ascontiguousarray(values, dtype)
+        check_finite(f"'{name}' of episode {number}", ready[name])
     return ready

@@ -25,6 +25,7 @@ from zol.common.config import Config
 from zol.common.errors import DataError
 from zol.data import Batch, BatchSpec, Dataset
 from zol.fields import Layout, States
+from zol.models.architecture import COLUMNS, DEPTH, FIELDS, MEMBERS, WIDTH
 from zol.models.layers import EnsembleLayerNorm, EnsembleLinear, initialise
 from zol.models.optimisation import Adam, named_state, restore_state
 
@@ -34,17 +35,17 @@ STATISTICS_SAMPLE = 50_000
 class DynamicsConfig(Config):
     """Sizes and settings of a dynamics ensemble."""
 
-    obs_dim: int = Field(gt=0)
+    obs_dim: int = Field(gt=0, le=COLUMNS)
     """columns of an observation"""
-    action_dim: int = Field(gt=0)
+    action_dim: int = Field(gt=0, le=COLUMNS)
     """columns of an action"""
-    hidden_fields: tuple[str, ...] = ()
+    hidden_fields: tuple[str, ...] = Field(default=(), max_length=FIELDS)
     """names of the fields that are predicted beyond the observation"""
-    hidden: int = Field(default=256, gt=0)
+    hidden: int = Field(default=256, gt=0, le=WIDTH)
     """width"""
-    layers: int = Field(default=3, ge=1)
+    layers: int = Field(default=3, ge=1, le=DEPTH)
     """hidden layers"""
-    members: int = Field(default=4, ge=1)
+    members: int = Field(default=4, ge=1, le=MEMBERS)
     """P: networks in the ensemble"""
     learning_rate: float = Field(default=3e-3, gt=0)
     """of Adam"""
@@ -78,7 +79,8 @@ class Dynamics(nn.Module):
         statistics = {"mean": zeros, "scale": ones, "change": ones, "low": zeros, "high": zeros}
         for name, value in {**statistics, "error": zeros}.items():
             self.register_buffer(name, value.clone())
-        initialise(self, generator if generator is not None else torch.Generator().manual_seed(0))
+        if not self.mean.is_meta:  # weights that are about to be loaded need no beginning
+            initialise(self, generator if generator is not None else torch.Generator().manual_seed(0))
 
     @property
     def members(self) -> int:

@@ -5,19 +5,19 @@ imagined rollouts begin, and held-out stretches of real experience. Replaying th
 its first state shows how well imagined rewards follow real ones, for any task, as soon as the task is known.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from zol.common.errors import DataError
-from zol.common.files import read_metadata, read_tensors, write_tensors
+from zol.common.config import ConfigError
+from zol.common.errors import CheckpointError, DataError
+from zol.common.reading import parse_json
+from zol.common.tensors import assign, check_finite, open_tensors, shapes_of, write_tensors
 from zol.data import Dataset
 from zol.fields import Layout, States
 from zol.imagination.dynamics import Dynamics, DynamicsConfig, full_state
@@ -100,22 +100,55 @@ class LearnedWorld:
         """Write everything into one safetensors file."""
         tensors = {f"net.{name}": value for name, value in self.dynamics.state_dict().items()}
         tensors |= {"starts": self.starts, "states": self.states, "actions": self.actions}
+        for name, tensor in tensors.items():
+            check_finite(tensor, f"'{name}' of the learned world for {path}")
         write_tensors(path, tensors, {"config": self.dynamics.config.model_dump_json()})
 
     @staticmethod
     def load(path: Path) -> "LearnedWorld":
-        """Read what :meth:`save` wrote."""
-        tensors = read_tensors(path)
-        dynamics = Dynamics(DynamicsConfig(**_settings(read_metadata(path)["config"])))
-        own = {k.removeprefix("net."): v for k, v in tensors.items() if k.startswith("net.")}
-        dynamics.load_state_dict(own)
-        return LearnedWorld(dynamics.eval(), tensors["starts"], tensors["states"], tensors["actions"])
+        """Read what :meth:`save` wrote; shapes are compared with its settings before anything is read."""
+        with open_tensors(path) as file:
+            config = _settings(file.metadata, path)
+            with torch.device("meta"):
+                dynamics = Dynamics(config)
+            net = {f"net.{name}": shape for name, shape in shapes_of(dynamics).items()}
+            file.require(net | _experience(file.shapes, config, path))
+            found = {name: file.read(name, torch.float32) for name in file.shapes}
+        assign(dynamics, {n.removeprefix("net."): found[n] for n in net}, path)
+        return LearnedWorld(dynamics.eval(), found["starts"], found["states"], found["actions"])
 
 
-def _settings(text: str) -> dict[str, Any]:
-    """A configuration from JSON, which has lists where the configuration has tuples."""
-    facts: dict[str, Any] = json.loads(text)
-    return facts | {"hidden_fields": tuple(facts["hidden_fields"])}
+def _settings(header: Mapping[str, str], path: Path) -> DynamicsConfig:
+    """The configuration in a file's header: JSON, which has lists where the configuration has tuples."""
+    if "config" not in header:
+        raise CheckpointError(f"{path} lacks 'config' in its header: it is not a learned world of zol")
+    facts = parse_json(header["config"], f"'config' of {path}")
+    names = facts.get("hidden_fields")
+    try:
+        return DynamicsConfig(
+            **(facts | {"hidden_fields": tuple(names) if isinstance(names, list) else names})
+        )
+    except ConfigError as error:
+        raise CheckpointError(f"{path}: {error}") from error
+
+
+def _experience(
+    shapes: Mapping[str, tuple[int, ...]], config: DynamicsConfig, path: Path
+) -> dict[str, tuple[int, ...]]:
+    """The shapes of start states and stretches: their columns follow from the settings."""
+    starts, states = (shapes.get(name, ()) for name in ("starts", "states"))
+    if len(starts) != 2 or len(states) != 3 or 0 in (*starts, *states) or states[1] < 2:
+        raise CheckpointError(
+            f"{path} holds no start states [S, X] and stretches [G, L + 1, X], but {list(starts)} and "
+            f"{list(states)}: it is not a learned world of zol"
+        )
+    own = config.state_dim
+    stretches, steps = states[0], states[1] - 1
+    return {
+        "starts": (starts[0], own),
+        "states": (stretches, steps + 1, own),
+        "actions": (stretches, steps, config.action_dim),
+    }
 
 
 def rewards(

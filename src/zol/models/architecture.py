@@ -4,6 +4,7 @@ Our own models and those of other projects are described by the same :class:`Net
 every checkpoint, so that a checkpoint opens even where the code that trained it is not installed.
 """
 
+import math
 from dataclasses import fields
 from typing import Annotated, Any, Self
 
@@ -14,7 +15,7 @@ from zol.common.errors import unknown_name
 from zol.models.base import Measure
 
 # Far above any published model, far below what could exhaust memory: a config is not to be trusted.
-WIDTH, DEPTH, MEMBERS, COLUMNS = 65_536, 64, 64, 1_000_000
+WIDTH, DEPTH, MEMBERS, COLUMNS, FIELDS = 65_536, 64, 64, 1_000_000, 1_000
 
 
 class Tower(Config):
@@ -25,7 +26,7 @@ class Tower(Config):
     embedding_layers: int = Field(default=2, ge=2, le=DEPTH)
     members: int = Field(default=1, ge=1, le=MEMBERS)
     residual: bool = False
-    reads: tuple[str, ...] = Field(default=(), strict=False)
+    reads: tuple[str, ...] = Field(default=(), strict=False, max_length=FIELDS)
     """fields of the observation that enter, in this order; none named means all"""
 
 
@@ -36,7 +37,7 @@ class Head(Config):
     layers: int = Field(ge=0, le=DEPTH)
     norm: bool = False
     """project the output onto the sphere of radius √d"""
-    reads: tuple[str, ...] = Field(default=(), strict=False)
+    reads: tuple[str, ...] = Field(default=(), strict=False, max_length=FIELDS)
     """fields of the observation that enter, in this order; none named means all"""
 
 
@@ -57,7 +58,10 @@ def _measure(value: Any) -> Any:
     for name in value:
         if name not in known:
             raise ValueError(unknown_name("field of a measure", str(name), known))
-    return TypeAdapter(Measure).validate_python(value)
+    found: Measure = TypeAdapter(Measure).validate_python(value)
+    if not math.isfinite(found.offset):
+        raise ValueError(f"the offset of a measure is {found.offset}; expected a finite number")
+    return found
 
 
 class NetworkConfig(Config):
@@ -68,7 +72,7 @@ class NetworkConfig(Config):
 
     source: str
     """what trained it: a model's name such as ``fb``, or project and model such as ``metamotivo/fb_cpr``"""
-    observation: tuple[ObservedField, ...] = Field(strict=False, min_length=1)
+    observation: tuple[ObservedField, ...] = Field(strict=False, min_length=1, max_length=FIELDS)
     """the observation, piece by piece"""
     action_dim: int = Field(gt=0, le=COLUMNS)
     z_dim: int = Field(gt=1, le=WIDTH)

@@ -12,15 +12,21 @@ Three more things are optional, each with a default that suits every model: :cla
 
 import hashlib
 import json
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
+from zol.common.config import Config, ConfigError
 from zol.common.errors import CheckpointError
+from zol.common.files import write_bytes
+from zol.common.reading import read_json
+from zol.common.tensors import check_finite
 from zol.data import Batch, BatchSpec
 from zol.fields import Layout
 
@@ -180,6 +186,19 @@ def identity(model: Model) -> str:
     return model_hash(model) if isinstance(model, torch.nn.Module) else ""
 
 
+class _StoredLatent(Config):
+    """What the file of a latent holds."""
+
+    z: list[float] = Field(min_length=1)
+    model: str
+    task: str
+    method: str
+    data: str = ""
+    config: dict[str, Any] = Field(default_factory=dict)
+    estimate: float | None = None
+    diagnostics: dict[str, float] = Field(default_factory=dict)
+
+
 @dataclass(frozen=True)
 class Latent:
     """A latent and where it came from, so that it can never steer another model's policy unnoticed."""
@@ -193,25 +212,47 @@ class Latent:
     estimate: float | None = None  # offline estimate of the mean reward per step, not a measured return
     diagnostics: Mapping[str, float] = field(default_factory=dict)
 
-    def require(self, model_identity: str) -> Tensor:
-        """z, after checking that it belongs to the model with this hash."""
+    def require(self, model_identity: str, z_dim: int | None = None) -> Tensor:
+        """z, after checking that it belongs to the model with this hash and latents of this size."""
         if self.model != model_identity:
             raise CheckpointError(
                 f"this latent ({self.method}, task '{self.task}') was made for model {self.model}, "
                 f"not for {model_identity}: prompt or adapt again with the model you want to run"
             )
+        if z_dim is not None and tuple(self.z.shape) != (z_dim,):
+            raise CheckpointError(
+                f"this latent ({self.method}, task '{self.task}') has shape {list(self.z.shape)}; the model "
+                f"takes latents of {z_dim} numbers"
+            )
+        check_finite(self.z, f"the latent of {self.method} for '{self.task}'")
         return self.z
 
     def save(self, path: str | Path) -> None:
-        """Write the latent as one JSON file."""
-        facts = asdict(self) | {"z": self.z.tolist(), "config": dict(self.config)}
-        Path(path).write_text(json.dumps(facts, indent=2) + "\n")
+        """Write the latent as one JSON file, whole or not at all; one that is not finite is refused."""
+        facts = self.checked("this latent").as_json()
+        write_bytes(Path(path), (json.dumps(facts, indent=2, allow_nan=False) + "\n").encode())
+
+    def as_json(self) -> dict[str, Any]:
+        """The latent as JSON values; diagnostics that are not finite are left out."""
+        finite = {name: value for name, value in self.diagnostics.items() if math.isfinite(value)}
+        return asdict(self) | {"z": self.z.tolist(), "config": dict(self.config), "diagnostics": finite}
+
+    def checked(self, what: str) -> "Latent":
+        """The same latent, after checking that it is one: a vector of finite numbers."""
+        if self.z.ndim != 1 or len(self.z) == 0:
+            raise CheckpointError(f"{what} has shape {list(self.z.shape)}; expected one vector [d]")
+        check_finite(self.z, what)
+        if self.estimate is not None and not math.isfinite(self.estimate):
+            raise CheckpointError(f"the estimate of {what} is {self.estimate}; expected a finite number")
+        return self
 
     @staticmethod
     def load(path: str | Path) -> "Latent":
         """Read a latent that :meth:`save` wrote."""
         try:
-            facts = json.loads(Path(path).read_text())
-            return Latent(**(facts | {"z": torch.tensor(facts["z"], dtype=torch.float32)}))
-        except (OSError, ValueError, TypeError, KeyError) as error:
+            found = _StoredLatent(**read_json(Path(path)))
+        except ConfigError as error:
             raise CheckpointError(f"{path} is not a latent written by zol: {error}") from error
+        facts = {name: getattr(found, name) for name in _StoredLatent.model_fields}
+        latent = Latent(**(facts | {"z": torch.tensor(found.z, dtype=torch.float32)}))
+        return latent.checked(f"the latent in {path}")

@@ -2,12 +2,14 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
 from zol.common import parallel
 from zol.common.errors import CheckpointError
+from zol.common.tensors import assign
 
 
 class Adam:
@@ -41,6 +43,12 @@ class Adam:
         """The inverse of :meth:`state_dict`."""
         for index, parameter in enumerate(self.parameters):
             prefix = f"{index}."
+            for key, value in state.items():
+                if key.startswith(prefix) and value.shape not in (parameter.shape, ()):
+                    raise CheckpointError(
+                        f"the training state has '{key}' {list(value.shape)} for a parameter "
+                        f"{list(parameter.shape)} of Adam: it belongs to another model"
+                    )
             self.optimiser.state[parameter] = {
                 key.removeprefix(prefix): value.to(parameter.device, copy=True)
                 for key, value in state.items()
@@ -78,4 +86,15 @@ def restore_state(parts: Mapping[str, nn.Module | Adam], state: Mapping[str, Ten
         own = {k.removeprefix(f"{part}."): v for k, v in state.items() if k.startswith(f"{part}.")}
         if not own and owner.state_dict():
             raise CheckpointError(f"the training state has nothing for '{part}'")
-        owner.load_state_dict(own)
+        if isinstance(owner, Adam):
+            owner.load_state_dict(own)
+        else:
+            assign(owner, own, f"the training state of '{part}'")
+
+
+def restore_generator(generator: torch.Generator, state: Mapping[str, Tensor], source: Path) -> None:
+    """Set a generator to the state stored under ``generator``."""
+    try:
+        generator.set_state(state["generator"])
+    except (KeyError, RuntimeError, TypeError) as error:
+        raise CheckpointError(f"{source} holds no state of a random generator ('generator')") from error

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 
 from zol.common.errors import DataError
+from zol.common.reading import read_json
+from zol.data.sources.npz import read_npz_file
 from zol.report.statistics import Array, Interval, bootstrap, number
 
 Cells = tuple[list[str], list[list[str]]]  # header, rows
@@ -55,10 +57,13 @@ class Scores:
     def load(path: str | Path) -> "Scores":
         """Read what :meth:`save` wrote."""
         base = Path(path)
-        description = json.loads(base.with_suffix(".json").read_text())
-        with np.load(base.with_suffix(".npz"), allow_pickle=False) as file:
-            values = {name: file[f"values/{name}"] for name in description["methods"]}
-        return Scores(tuple(description["tasks"]), values, description["facts"])
+        description = read_json(base.with_suffix(".json"), DataError)
+        arrays = read_npz_file(base.with_suffix(".npz"))
+        try:
+            values = {name: arrays[f"values/{name}"] for name in description["methods"]}
+            return Scores(tuple(description["tasks"]), values, dict(description["facts"]))
+        except (KeyError, TypeError) as error:
+            raise DataError(f"{base} does not hold scores that zol wrote: {error!r}") from error
 
 
 def paired(scores: Scores, method: str, baseline: str) -> Interval:

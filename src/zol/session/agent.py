@@ -242,7 +242,7 @@ class Agent:
     def skill(self, path: str | Path, task: Wish | None = None) -> Skill:
         """A skill that was saved; ``task`` says what it is scored by, if that is no task of the world."""
         latent = Latent.load(path)
-        latent.require(identity(self.model))
+        latent.require(identity(self.model), self.model.z_dim)
         known = self._resolve(latent.task, task) if task is not None else self.tasks.get(latent.task)
         return Skill(self.model, latent, known)
 

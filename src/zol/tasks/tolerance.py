@@ -22,9 +22,9 @@ def tolerance(
     gaussian exp(ln(v)·d²); linear max(0, 1 − (1−v)·d); quadratic max(0, 1 − (1−v)·d²).
     ``margin=0`` is the plain indicator.
     """
-    if low > high:
+    if not low <= high:
         raise ValueError(f"tolerance needs low ≤ high, got [{low}, {high}]")
-    if margin < 0.0:
+    if not margin >= 0.0:
         raise ValueError(f"tolerance needs margin ≥ 0, got {margin}")
     if margin == 0.0:
         return ((x >= low) & (x <= high)).to(x.dtype)

@@ -22,9 +22,11 @@ from zol.common.config import Config
 from zol.common.errors import CheckpointError, DataError
 from zol.common.memory import keep_freed_memory
 from zol.common.progress import progress_bar
+from zol.common.tensors import assign
 from zol.data import Dataset
 from zol.data.sampling import Sampler
 from zol.models.base import Learner
+from zol.models.optimisation import restore_generator
 from zol.train.checks import check_data
 from zol.train.health import HealthSample, check_health
 from zol.train.log_lines import Clock, format_evaluation, format_progress
@@ -234,11 +236,11 @@ class _Run:
             self._same_schedule(before, reader.saved_step, reader.path)
             state = reader.state()
             own = {k.removeprefix("model."): v for k, v in state.items() if k.startswith("model.")}
-            checkpoint.assign(self.learner.model, own, reader.path)
+            assign(self.learner.model, own, reader.path)
             self.learner.load_state_dict(
                 {k.removeprefix("learner."): v for k, v in state.items() if k.startswith("learner.")}
             )
-            self.generator.set_state(state["generator"])
+            restore_generator(self.generator, state, reader.path)
             self.step = reader.saved_step
         if self.folder is not None:
             self.history = self.folder.rewind(self.step if before else None)

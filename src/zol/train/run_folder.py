@@ -20,6 +20,8 @@ from torch import Tensor
 
 from zol.common import files, provenance
 from zol.common.errors import CheckpointError
+from zol.common.reading import parse_json, read_json, regular_file
+from zol.common.tensors import counted, read_metadata, read_tensors, write_tensors
 from zol.data.disk import HEADER
 
 STATE, METRICS, RUN, LOCK = "training.safetensors", "metrics.jsonl", "run.json", "run.lock"
@@ -55,23 +57,20 @@ class RunFolder:
         """What the state was trained with, one value per name; None if there is no state yet."""
         if not (self.path / STATE).exists():
             return None
-        header = files.read_metadata(self.path / STATE)
-        if "settings" not in header or "step" not in header:
-            raise CheckpointError(f"{self.path / STATE} is not the state of a run of this zol")
-        self.saved_step = int(header["step"])
-        found: dict[str, Any] = json.loads(header["settings"])
-        return found
+        header = read_metadata(self.path / STATE, ("settings", "step"))
+        self.saved_step = counted(header, "step", self.path / STATE)
+        return parse_json(header["settings"], f"'settings' of {self.path / STATE}")
 
     def state(self) -> dict[str, Tensor]:
         """The tensors of the last good state."""
-        return files.read_tensors(self.path / STATE)
+        return read_tensors(self.path / STATE)
 
     def save(self, step: int, tensors: Mapping[str, Tensor], settings: Mapping[str, Any]) -> None:
         """Replace the last good state, after what was logged before it."""
         with self.saying_what_is_safe():
             files.flush(self.path / METRICS)
             header = {"step": str(step), "settings": json.dumps(settings)}
-            files.write_tensors(self.path / STATE, tensors, header)
+            write_tensors(self.path / STATE, tensors, header)
         self.saved_step = step
 
     def log(self, line: Line) -> None:
@@ -98,10 +97,10 @@ class RunFolder:
     def sessions(self) -> list[dict[str, Any]]:
         """What is known of each process that trained here, in order."""
         try:
-            found: list[dict[str, Any]] = json.loads((self.path / RUN).read_text())["sessions"]
-        except (OSError, ValueError, KeyError):  # a note for readers: training does not depend on it
+            found = read_json(self.path / RUN).get("sessions")
+        except CheckpointError:  # a note for readers: training does not depend on it
             return []
-        return found
+        return found if isinstance(found, list) else []
 
     @contextmanager
     def saying_what_is_safe(self) -> Iterator[None]:
@@ -117,12 +116,15 @@ def read_metrics(path: str | Path) -> list[Line]:
     """The lines of a run's ``metrics.jsonl``; one that a kill tore is the end."""
     file = Path(path) / METRICS
     lines: list[Line] = []
-    for text in file.read_text(errors="replace").splitlines() if file.exists() else []:
+    if not file.exists():
+        return lines
+    regular_file(file)
+    for text in file.read_text(errors="replace").splitlines():
         try:
             line = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             break
-        if not isinstance(line, dict) or "step" not in line:
+        if not isinstance(line, dict) or not isinstance(line.get("step"), int | float):
             break
         lines.append(line)
     return lines
@@ -131,10 +133,10 @@ def read_metrics(path: str | Path) -> list[Line]:
 def shown_metrics(path: str | Path) -> dict[str, str]:
     """Which metrics the model of a run wants to be watched by, title → name; none if the run does not say."""
     try:
-        found = json.loads((Path(path) / RUN).read_text())["shown"]
-        return {str(title): str(name) for title, name in found.items()}
-    except (OSError, ValueError, KeyError, AttributeError):  # a note for readers, which may be missing
+        found = read_json(Path(path) / RUN).get("shown")
+    except CheckpointError:  # a note for readers, which may be missing
         return {}
+    return {title: str(name) for title, name in found.items()} if isinstance(found, dict) else {}
 
 
 def require_same(before: Mapping[str, Any], now: Mapping[str, Any], free: set[str], where: Path) -> None:

@@ -18,11 +18,12 @@ from rich.progress import Progress
 
 from zol.common import provenance
 from zol.common.errors import DataError
-from zol.common.extras import require
+from zol.common.reading import regular_file
 from zol.data.dataset import Dataset
 from zol.data.disk import column_name
-from zol.data.episodes import actions, matrix
-from zol.data.sources.npz import BROKEN, read_npz
+from zol.data.episodes import actions, flags, matrix
+from zol.data.sources.hdf5 import datasets, open_hdf5
+from zol.data.sources.npz import read_npz_file
 
 ALIASES = {
     "obs": ("obs", "observation", "observations"),
@@ -41,9 +42,8 @@ def import_arrays(
 ) -> Dataset:
     """Convert an npz or HDF5 file of arrays into a dataset at ``out``; further arrays become extras."""
     source = Path(source)
-    if not source.is_file():
-        raise DataError(f"{source} does not exist")
-    arrays = rename(_read_hdf5(source) if source.suffix in HDF5 else _read_npz(source), str(source))
+    regular_file(source, DataError)
+    arrays = rename(_read_hdf5(source) if source.suffix in HDF5 else read_npz_file(source), str(source))
     facts = provenance.of_data("arrays", world=world, file=source.name)
     if "next_obs" in arrays:
         data = Dataset.from_arrays(**arrays, provenance=facts)
@@ -96,32 +96,16 @@ def _state_ends(arrays: dict[str, NDArray[Any]], where: str) -> NDArray[np.int64
     for name, values in arrays.items():
         if values.ndim == 0 or len(values) != rows:
             raise DataError(f"'{name}' of {where} has shape {values.shape}, obs has {rows} rows")
-    flags = [
-        arrays.pop(name).reshape(-1).astype(bool) for name in ("terminated", "truncated") if name in arrays
-    ]
-    if not flags:
+    marks = [flags(n, arrays.pop(n), rows) for n in ("terminated", "truncated") if n in arrays]
+    if not marks:
         raise DataError(
             f"{where} has neither next_obs nor a flag that marks where episodes end (terminals, timeouts)"
         )
-    last = np.logical_or.reduce(flags)
+    last = np.logical_or.reduce(marks)
     last[-1] = True
     return np.flatnonzero(last)
 
 
-def _read_npz(path: Path) -> dict[str, NDArray[Any]]:
-    try:
-        with path.open("rb") as file:
-            return read_npz(file)
-    except BROKEN as error:
-        raise DataError(
-            f"{path} is not a whole npz file of plain arrays (objects are refused: they can run code)"
-        ) from error
-
-
 def _read_hdf5(path: Path) -> dict[str, NDArray[Any]]:
-    h5py = require("h5py", "hdf5", f"reading {path.name}")
-    try:
-        with h5py.File(path, "r") as stored:
-            return {str(name): item[()] for name, item in stored.items() if isinstance(item, h5py.Dataset)}
-    except (OSError, KeyError, ValueError, TypeError, RuntimeError) as error:
-        raise DataError(f"{path} is not a whole HDF5 file: copy or download it again") from error
+    with open_hdf5(path) as file:
+        return {name: item[()] for name, item in datasets(file, path).items()}

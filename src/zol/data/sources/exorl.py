@@ -22,7 +22,10 @@ from rich.progress import Progress
 from zol.common import provenance
 from zol.common.errors import DataError, unknown_name
 from zol.common.progress import Ticker
+from zol.common.reading import read_bytes, regular_file
 from zol.data.dataset import Dataset
+from zol.data.episodes import flags
+from zol.data.sources.expansion import Expansion
 from zol.data.sources.npz import BROKEN, read_npz
 from zol.data.writer import building, episode_rows
 
@@ -33,32 +36,43 @@ NAME = re.compile(r"episode_(\d+)_(\d+)\.npz")
 
 
 class _Files(Protocol):
-    """A zip or a folder: names, and the bytes behind them."""
+    """A zip or a folder: names, and the bytes behind them with how many they are on disk."""
+
+    size: int
 
     def names(self) -> list[str]: ...
-    def read(self, name: str) -> bytes: ...
+    def read(self, name: str, expansion: Expansion) -> tuple[bytes, int]: ...
 
 
 class _Zip:
     def __init__(self, path: Path) -> None:
+        self.size = regular_file(path, DataError)
         try:
             self._zip = zipfile.ZipFile(path)
         except BROKEN as error:
             raise DataError(
                 f"{path} is not a zip file: it is something else, or a download that stopped early"
             ) from error
-        self.names, self.read = self._zip.namelist, self._zip.read
+        self.names = self._zip.namelist
+
+    def read(self, name: str, expansion: Expansion) -> tuple[bytes, int]:
+        member = self._zip.getinfo(name)
+        stored = min(member.compress_size, self.size)
+        expansion.add(member.file_size, stored, name)
+        return self._zip.read(member), stored
 
 
 class _Folder:
     def __init__(self, path: Path) -> None:
         self._path = path
+        self.size = sum(found.stat().st_size for found in path.rglob("*.npz") if found.is_file())
 
     def names(self) -> list[str]:
         return [str(p.relative_to(self._path)) for p in self._path.rglob("*.npz")]
 
-    def read(self, name: str) -> bytes:
-        return (self._path / name).read_bytes()
+    def read(self, name: str, expansion: Expansion) -> tuple[bytes, int]:
+        data = read_bytes(self._path / name, self.size, DataError)
+        return data, len(data)
 
 
 def parse(name: str) -> tuple[str, str]:
@@ -114,10 +128,13 @@ def import_exorl(
         "exorl", world=world, file=source.name, episodes=len(chosen), variant="exorl-raw"
     )
     bar = Ticker(progress, "importing", len(chosen), note="episodes")
+    unpacked = Expansion(files.size)
     with building(Path(out), facts) as writer:
         for first in range(0, len(chosen), 50):
             part = chosen[first : first + 50]
-            writer.append_rows([_read_episode(source, files, name, length) for name, length in part])
+            writer.append_rows(
+                [_read_episode(source, files, name, length, unpacked) for name, length in part]
+            )
             bar.advance(len(part))
     return Dataset.open(out)
 
@@ -132,10 +149,15 @@ def _sorted_episodes(names: list[str]) -> list[tuple[str, int]]:
     return [(name, length) for _, name, length in ordered]
 
 
-def _read_episode(source: Path, files: _Files, name: str, length: int) -> dict[str, NDArray[Any]]:
+def _read_episode(
+    source: Path, files: _Files, name: str, length: int, unpacked: Expansion
+) -> dict[str, NDArray[Any]]:
     where = f"{name} in {source}"
     try:
-        arrays = read_npz(BytesIO(files.read(name)))
+        data, stored = files.read(name, unpacked)
+        arrays = read_npz(BytesIO(data), unpacked, stored, where)
+    except DataError:
+        raise
     except BROKEN as error:
         raise DataError(f"{where} is damaged or cut short: copy or download it again") from error
     return convert(arrays, where, length)
@@ -154,7 +176,7 @@ def convert(
             raise DataError(
                 f"'{key}' of {where} has shape {values.shape}; {steps} steps need {steps + 1} rows"
             )
-    ended = arrays["discount"].reshape(steps + 1, -1)[1:, 0] == 0
+    ended = ~flags(f"discount of {where}", arrays["discount"], steps + 1)[1:]
     if ended[:-1].any():
         raise DataError(f"{where} is terminated at step {int(ended.argmax())} but goes on for {steps} steps")
     extras = dict(_extras(arrays))

@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from zol.common.errors import DataError
-from zol.common.extras import require
 from zol.data.dataset import Dataset
+from zol.data.episodes import check_finite, matrix
+from zol.data.sources.hdf5 import datasets, open_hdf5
 
 NEEDED = ("action", "next_qpos", "next_qvel", "next_observation")
 
@@ -39,22 +40,24 @@ def read_buffer(
     Rows are unrelated to each other, so no start states can be told from them: give ``resets`` ``[S, D]``
     from the world. Physics (qpos, qvel) of the next states come along, for relabelling.
     """
-    with _open(path) as file:
-        missing = [name for name in NEEDED if name not in file]
+    path = Path(path)
+    with open_hdf5(path) as file:
+        stored = datasets(file, path)
+        missing = [name for name in NEEDED if name not in stored]
         if missing:
             raise DataError(
                 f"{path} lacks {', '.join(missing)}; it has {', '.join(file)}. "
                 "Expected Meta Motivo's inference buffer"
             )
-        total = len(file["action"])
+        total = len(stored["action"])
         for name in NEEDED:
-            if len(file[name]) != total:
-                raise DataError(f"{path}: '{name}' has {len(file[name])} rows, 'action' has {total}")
+            if len(stored[name]) != total:
+                raise DataError(f"{path}: '{name}' has {len(stored[name])} rows, 'action' has {total}")
         pick: Any = slice(None)
         if rows is not None and rows < total:
             pick = np.sort(np.random.default_rng(seed).choice(total, rows, replace=False))
-        columns = {name: _read(file[name], pick) for name in file if len(file[name]) == total}
-    return _dataset(columns, resets, {"source": "humenv", "file": Path(path).name, "rows": rows or total})
+        columns = {name: _read(item, pick) for name, item in stored.items() if item.shape[:1] == (total,)}
+        return _dataset(columns, resets, {"source": "humenv", "file": path.name, "rows": rows or total})
 
 
 def _dataset(columns: Mapping[str, NDArray[Any]], resets: Tensor | None, facts: dict[str, Any]) -> Dataset:
@@ -79,35 +82,25 @@ def _dataset(columns: Mapping[str, NDArray[Any]], resets: Tensor | None, facts: 
 
 def read_motions(path: str | Path) -> list[Motion]:
     """All clips of a motion file."""
-    with _open(path) as file:
+    path = Path(path)
+    with open_hdf5(path) as file:
         names = sorted((n for n in file if n.startswith("ep_")), key=lambda n: (len(n), n))
         if not names:
             raise DataError(f"{path} has no groups ep_0, ep_1, …: not a HumEnv motion file")
-        motions = []
-        for name in names:
-            group = file[name]
-            for needed in ("observation", "qpos", "qvel"):
-                if needed not in group:
-                    raise DataError(f"{path}: {name} lacks '{needed}'")
-            physics = np.concatenate([group["qpos"][:], group["qvel"][:]], axis=1)
-            motions.append(
-                Motion(
-                    f"{Path(path).stem}/{name}",
-                    torch.from_numpy(np.asarray(group["observation"][:], dtype=np.float32)),
-                    torch.from_numpy(np.asarray(physics, dtype=np.float64)),
-                )
-            )
-    return motions
+        return [_motion(file[name], name, path) for name in names]
+
+
+def _motion(group: Any, name: str, path: Path) -> Motion:
+    stored = datasets(group, path)
+    for needed in ("observation", "qpos", "qvel"):
+        if needed not in stored:
+            raise DataError(f"{path}: {name} lacks '{needed}'")
+    obs = matrix(f"observation of {name} in {path}", stored["observation"][:])
+    physics = np.concatenate([stored["qpos"][:], stored["qvel"][:]], axis=1).astype(np.float64)
+    check_finite(f"qpos and qvel of {name} in {path}", physics)
+    return Motion(f"{path.stem}/{name}", torch.from_numpy(obs), torch.from_numpy(physics))
 
 
 def _read(column: Any, pick: Any) -> NDArray[Any]:
     values: NDArray[Any] = np.asarray(column[pick])
     return values.reshape(len(values), -1)
-
-
-def _open(path: str | Path) -> Any:
-    h5py = require("h5py", "hdf5", "Reading HDF5 files")
-    try:
-        return h5py.File(path, "r")
-    except OSError as error:
-        raise DataError(f"{path} is not a readable HDF5 file: {error}") from error

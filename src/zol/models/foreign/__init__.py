@@ -16,12 +16,13 @@ from torch import Tensor
 
 from zol.common.config import ConfigError
 from zol.common.errors import CheckpointError, DataError
-from zol.common.files import PICKLES, refuse_pickles
+from zol.common.reading import read_json
+from zol.common.tensors import PICKLES, open_tensors, refuse_pickles
 from zol.fields import Layout
 from zol.models.foreign import bfm_zero, metamotivo, td_jepa
 from zol.models.foreign.assemble import assemble, described
 from zol.models.foreign.hub import download, is_hub
-from zol.models.foreign.reading import Section, open_weights, read_json
+from zol.models.foreign.section import Section
 from zol.models.network import Network
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
@@ -53,7 +54,7 @@ def load_foreign(path: str | Path, *, discount: float | None = None, layout: Lay
             "Meta Motivo, td_jepa or BFM-Zero: is it a checkpoint at all?"
         )
     gamma = discount if discount is not None else _discount(folder, config)
-    with open_weights(folder / WEIGHTS) as weights:
+    with open_tensors(folder / WEIGHTS) as weights:
         try:
             if not config.name():
                 plan = metamotivo.blueprint(config, gamma)

@@ -7,8 +7,9 @@ import torch
 
 from zol.common.config import ConfigError
 from zol.common.errors import CheckpointError
+from zol.common.tensors import TensorFile
 from zol.models.architecture import Head, NetworkConfig, Tower
-from zol.models.foreign.reading import Section, Weights
+from zol.models.foreign.section import Section
 from zol.models.network import Network
 from zol.models.parts import inverse_covariance
 
@@ -72,19 +73,18 @@ def is_batch_norm(section: Section) -> bool:
     return section.choice("name", None, known) == "BatchNormNormalizerConfig"
 
 
-def assemble(blueprint: Blueprint, weights: Weights) -> Network:
+def assemble(blueprint: Blueprint, weights: TensorFile) -> Network:
     """Build the networks without memory, compare them with the file, and only then read it."""
     try:
         with torch.device("meta"):
             model = Network(blueprint.config).freeze()
     except (RuntimeError, ValueError, KeyError) as error:
         raise CheckpointError(f"{weights.path}: this architecture cannot be built: {error}") from error
-    expected = {
-        _their_name(name, blueprint.names): (name, tuple(tensor.shape))
-        for name, tensor in model.state_dict().items()
-    }
-    _compare(weights, {theirs: shape for theirs, (_, shape) in expected.items()}, blueprint.dropped)
-    state = {ours: weights.read(theirs) for theirs, (ours, _) in expected.items()}
+    own = model.state_dict()
+    theirs = {name: _their_name(name, blueprint.names) for name in own}
+    shapes = {theirs[name]: tuple(tensor.shape) for name, tensor in own.items()}
+    weights.require(shapes, ("_target_", *blueprint.dropped))
+    state = {name: weights.read(theirs[name], tensor.dtype) for name, tensor in own.items()}
     model.load_state_dict(state, assign=True)
     if blueprint.config.successor_features:
         _invert_covariance(model, weights)
@@ -98,28 +98,7 @@ def _their_name(ours: str, names: Mapping[str, str]) -> str:
     raise AssertionError(f"no reader says where '{ours}' is stored")
 
 
-def _compare(weights: Weights, expected: Mapping[str, tuple[int, ...]], dropped: tuple[str, ...]) -> None:
-    """Every expected tensor is there in its shape, and nothing else is."""
-    given = {n: s for n, s in weights.shapes.items() if not n.startswith(("_target_", *dropped))}
-    complaints = [
-        f"'{name}' is missing (expected shape {list(shape)})"
-        if name not in given
-        else f"'{name}' has shape {list(given[name])}, the config says {list(shape)}"
-        for name, shape in expected.items()
-        if given.get(name) != shape
-    ]
-    complaints += [
-        f"'{name}' {list(given[name])} is not part of this model" for name in given if name not in expected
-    ]
-    if complaints:
-        more = f" (and {len(complaints) - 3} more)" if len(complaints) > 3 else ""
-        raise CheckpointError(
-            f"{weights.path} does not fit its config.json: {'; '.join(complaints[:3])}{more}. "
-            "Are both files from the same checkpoint, and complete?"
-        )
-
-
-def _invert_covariance(model: Network, weights: Weights) -> None:
+def _invert_covariance(model: Network, weights: TensorFile) -> None:
     """The file stores E[φφᵀ] of uncentred features; the model needs the inverse of what it uses."""
     covariance = model.whitening.double()
     if model.config.centred:

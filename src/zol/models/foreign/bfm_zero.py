@@ -8,9 +8,10 @@ makes such a tensor from a dictionary.
 from pathlib import Path
 
 from zol.common.errors import CheckpointError
+from zol.common.tensors import TensorFile
 from zol.models.architecture import DEPTH, Head, NetworkConfig, ObservedField, Tower
 from zol.models.foreign.assemble import Blueprint, head, is_batch_norm, tower
-from zol.models.foreign.reading import Section, Weights
+from zol.models.foreign.section import Section
 from zol.models.foreign.spaces import actions, box_size, read_spaces
 
 MODELS = {"FBModel": "fb", "FBcprModel": "fb_cpr", "FBcprAuxModel": "fb_cpr_aux"}
@@ -24,7 +25,7 @@ def recognises(config: Section) -> bool:
     return config.section("obs_normalizer").name() == "ObsNormalizerConfig"
 
 
-def blueprint(config: Section, discount: float, folder: Path, weights: Weights) -> Blueprint:
+def blueprint(config: Section, discount: float, folder: Path, weights: TensorFile) -> Blueprint:
     """The architecture of a BFM-Zero model config."""
     kind = MODELS[config.choice("name", None, tuple(MODELS))]
     config.only(
@@ -95,14 +96,14 @@ def _reads(section: Section, known: set[str]) -> tuple[str, ...]:
     return tuple(wanted)
 
 
-def _tower(section: Section, known: set[str], weights: Weights, prefix: str) -> Tower:
+def _tower(section: Section, known: set[str], weights: TensorFile, prefix: str) -> Tower:
     """The published residual maps are deeper than ``embedding_layers`` says, so their keys are counted."""
     depth = _depth(weights, f"{prefix}.embed_z.") if section.values.get("model") == "residual" else None
     members = 1 if prefix == "_actor" else 2
     return tower(section, _reads(section, known), members=members, embedding_layers=depth)
 
 
-def _depth(weights: Weights, prefix: str) -> int:
+def _depth(weights: TensorFile, prefix: str) -> int:
     indices = {name.removeprefix(prefix).split(".")[0] for name in weights.shapes if name.startswith(prefix)}
     depth = 1 + max((int(i) for i in indices if i.isascii() and i.isdigit() and len(i) < 4), default=1)
     if depth > DEPTH:
@@ -132,7 +133,7 @@ def _normalisers(section: Section) -> dict[str, str]:
 
 
 def _spaces(
-    folder: Path, weights: Weights, normalised: dict[str, str]
+    folder: Path, weights: TensorFile, normalised: dict[str, str]
 ) -> tuple[tuple[ObservedField, ...], int]:
     """The pieces of the observation and the number of actions."""
     file = read_spaces(folder)

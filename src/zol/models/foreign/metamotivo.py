@@ -7,7 +7,7 @@ which was 0.98; agent folders written by the training script do (``train.discoun
 
 from zol.models.architecture import NetworkConfig, ObservedField
 from zol.models.foreign.assemble import Blueprint, head, tower
-from zol.models.foreign.reading import Section
+from zol.models.foreign.section import Section
 
 HUMENV = (358, 69)  # observations and actions of the published models
 NAMES = {

@@ -4,7 +4,9 @@ from pathlib import Path
 from typing import Any
 
 from zol.common.errors import CheckpointError
-from zol.models.foreign.reading import Section, Weights, read_json
+from zol.common.reading import read_json
+from zol.common.tensors import TensorFile
+from zol.models.foreign.section import Section
 
 
 def read_spaces(folder: Path) -> Section | None:
@@ -27,7 +29,7 @@ def box_size(space: Section) -> int:
     return shape[0]
 
 
-def columns(weights: Weights, name: str) -> int:
+def columns(weights: TensorFile, name: str) -> int:
     """The input width of a stored linear layer, for folders that describe their spaces by pickle only."""
     shape = weights.shapes.get(name, ())
     if len(shape) != 2:
@@ -35,7 +37,7 @@ def columns(weights: Weights, name: str) -> int:
     return shape[1]
 
 
-def actions(weights: Weights) -> int:
+def actions(weights: TensorFile) -> int:
     """The output width of the actor: rows of its last layer."""
     prefix = "_actor.policy."
     layers = [

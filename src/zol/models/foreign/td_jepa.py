@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from zol.common.errors import CheckpointError
+from zol.common.tensors import TensorFile
 from zol.models.architecture import Head, NetworkConfig, ObservedField
 from zol.models.base import Measure
 from zol.models.foreign.assemble import Blueprint, head, is_batch_norm, tower
-from zol.models.foreign.reading import Section, Weights
+from zol.models.foreign.section import Section
 from zol.models.foreign.spaces import actions, box_size, columns, read_spaces
 
 MODELS = {
@@ -59,7 +60,7 @@ JEPA = COMMON | {
 }
 
 
-def blueprint(config: Section, discount: float, folder: Path, weights: Weights) -> Blueprint:
+def blueprint(config: Section, discount: float, folder: Path, weights: TensorFile) -> Blueprint:
     """The architecture of a td_jepa model config."""
     name = config.choice("name", None, tuple(MODELS))
     archi = config.section("archi")
@@ -165,7 +166,7 @@ def _refuse_images(archi: Section) -> None:
         )
 
 
-def _sizes(folder: Path, weights: Weights, family: object) -> tuple[int, int]:
+def _sizes(folder: Path, weights: TensorFile, family: object) -> tuple[int, int]:
     """Observation and action columns, from the JSON beside the weights or else from the weights."""
     spaces = read_spaces(folder)
     if spaces is not None:
