@@ -13,12 +13,12 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from importlib import import_module
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any, Generic, Protocol, TypeVar
 
-from zol.common.errors import MissingExtra, ZolError
+from zol.common.errors import ZolError
+from zol.common.extras import require
 
 ATTEMPTS = 3
 T_co = TypeVar("T_co", covariant=True)
@@ -171,11 +171,13 @@ def _settle(pending: Pending[T], job: Job[T], error: str | None, result: T | Non
         pending.done(job, result)
 
 
+def require_ray() -> Any:
+    """The package that reaches clusters; it can be asked for before anything is computed."""
+    return require("ray", "cluster", "a cluster")
+
+
 def _on_ray(pending: Pending[T], address: str) -> None:
-    try:
-        ray: Any = import_module("ray")
-    except ImportError as missing:
-        raise MissingExtra("ray", "cluster", "a cluster") from missing
+    ray = require_ray()
     try:
         ray.init(address=address, log_to_driver=False, ignore_reinit_error=True)
     except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:

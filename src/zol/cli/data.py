@@ -4,13 +4,13 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from rich.console import Console
 from rich.table import Table
 from tyro.conf import Positional
 
 from zol.cli.worlds import field_table
 from zol.common.errors import DataError, ZolError
 from zol.common.progress import progress_bar
+from zol.common.terminal import terminal
 from zol.data import Dataset, coverage
 from zol.data.sources import import_dataset
 from zol.fields import States
@@ -67,7 +67,7 @@ def show(path: Positional[Path], /, world: str | None = None) -> None:
         path: Folder of the set.
         world: Name of the world, if the set does not know it.
     """
-    data, console = Dataset.open(path), Console()
+    data, console = Dataset.open(path), terminal()
     if len(data) == 0:
         raise DataError(f"{path} holds no whole episode yet: let its writer go on, or make it anew")
     known = _world_of(data, world)

@@ -22,7 +22,9 @@ from zol.adapt import Adapted, ZOLConfig, perturbed, prompted, zol_search
 from zol.collect.donut import collect
 from zol.common import files, provenance
 from zol.common.config import Config
+from zol.common.outputs import require_place
 from zol.common.progress import progress_bar
+from zol.common.terminal import terminal
 from zol.data import Dataset
 from zol.demo import figures, page
 from zol.evidence import Evidence
@@ -68,7 +70,8 @@ class Story:
 
 def run(config: DemoConfig, out: Path, console: Console | None = None) -> Story:
     """Run the demo and write ``out``: raw scores, figures, checkpoint, latents and one page."""
-    console = console or Console()
+    require_place(out)
+    console = console or terminal()
     world, seconds = Donut(), {}
     clock = time.perf_counter()
 
@@ -97,7 +100,7 @@ def run(config: DemoConfig, out: Path, console: Console | None = None) -> Story:
     console.print(
         report.table(report.summary(scores, "fb", extra_columns(story)), caption=report.caveat(scores))
     )
-    console.print(f"everything is in {out}/ ; open {out}/index.html")
+    console.print(f"everything is in {out}/ ; open {out}/index.html", soft_wrap=True)
     return story
 
 
@@ -186,7 +189,6 @@ def _test(
 
 def _write(story: Story, world: Donut, out: Path) -> None:
     story.scores.save(out / "scores")
-    (out / "latents").mkdir(parents=True, exist_ok=True)
     for name, found in story.methods.items():
         for latent in found.latents():
             latent.save(out / "latents" / f"{name}-{latent.task}.json")

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from zol.common.errors import CheckpointError
+from zol.common.files import write_bytes
 from zol.data import Batch, BatchSpec
 from zol.fields import Layout
 
@@ -205,7 +206,7 @@ class Latent:
     def save(self, path: str | Path) -> None:
         """Write the latent as one JSON file."""
         facts = asdict(self) | {"z": self.z.tolist(), "config": dict(self.config)}
-        Path(path).write_text(json.dumps(facts, indent=2) + "\n")
+        write_bytes(Path(path), (json.dumps(facts, indent=2) + "\n").encode())
 
     @staticmethod
     def load(path: str | Path) -> "Latent":

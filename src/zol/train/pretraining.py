@@ -23,6 +23,8 @@ from zol.checkpoint import Checkpoint, zoo
 from zol.common import parallel
 from zol.common.device import choose_device, choose_threads
 from zol.common.errors import CheckpointError, DataError, ZolError, unknown_name
+from zol.common.outputs import require_place
+from zol.common.terminal import terminal
 from zol.data import Dataset
 from zol.models import MODELS
 from zol.models.foreign.hub import is_hub
@@ -34,6 +36,7 @@ from zol.train import presets
 from zol.train.learned_world import WorldConfig, learn_world, report_learned_world
 from zol.train.loop import TrainConfig, fit, prompt_sample
 from zol.train.returns import ReturnEvaluation
+from zol.train.tensorboard import require_tensorboard
 from zol.worlds import ALIASES, make
 from zol.worlds.base import World
 
@@ -176,6 +179,10 @@ def execute(
     """Train as planned, with these settings instead of the suggested ones."""
     if plan.dataset is None:
         raise DataError("there is nothing to train on: give data")
+    if out is not None:
+        require_place(out)
+    if training.tensorboard:
+        require_tensorboard()
     before = torch.get_num_threads()
     with parallel.processes(choose_device(device)) as place:
         width = int(settings.get("hidden", plan.entry.config.model_fields["hidden"].default))
@@ -242,7 +249,7 @@ def _train(
 def _console(progress: Progress | None) -> Console:
     if progress is not None:
         return progress.console
-    return Console(quiet=not parallel.is_main(), soft_wrap=True, highlight=False)
+    return terminal(quiet=not parallel.is_main(), soft_wrap=True, highlight=False)
 
 
 def _tested_world(plan: Plan, dataset: Dataset) -> World:

@@ -6,6 +6,7 @@ from pathlib import Path
 from rich.progress import Progress
 
 from zol.common.errors import DataError
+from zol.common.outputs import require_place
 from zol.data.dataset import Dataset
 
 
@@ -27,6 +28,7 @@ def import_dataset(
     of ExORL episodes. ``world`` is kept in the provenance. The other settings are for ExORL: how many
     episodes to take, a folder with downloads, where to keep them, their checksum, and further addresses.
     """
+    require_place(out)
     if Path(out).exists():
         raise DataError(f"{out} already exists: choose another folder, or remove it first")
     if source.startswith("minari:"):
