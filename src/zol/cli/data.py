@@ -29,6 +29,7 @@ def import_(
     from_dir: Path | None = None,
     cache: Path = Path("downloads"),
     sha256: str | None = None,
+    unverified: bool = False,
     mirror: tuple[str, ...] = (),
 ) -> None:
     """Convert a foreign dataset into one of zol's.
@@ -41,6 +42,7 @@ def import_(
         from_dir: Folder with ExORL downloads, for machines without internet.
         cache: Where ExORL downloads are kept.
         sha256: Checksum that the download must have.
+        unverified: Take a download without a checksum.
         mirror: Further addresses of the same download.
     """
     if world is not None:
@@ -54,6 +56,7 @@ def import_(
             from_dir=from_dir,
             cache=cache,
             sha256=sha256,
+            unverified=unverified,
             mirrors=mirror,
             progress=progress,
         )

@@ -27,7 +27,7 @@ from zol.common.outputs import require_place
 from zol.common.terminal import terminal
 from zol.data import Dataset
 from zol.models import MODELS
-from zol.models.foreign.hub import is_hub
+from zol.models.foreign.hub import ORIGIN, is_hub
 from zol.models.network import Network
 from zol.models.pretraining import Pretraining
 from zol.models.settings import FROM_DATA, RATES, settings_of
@@ -228,6 +228,7 @@ def _train(
     if plan.start is not None:
         learner.start = str(plan.start.facts["weights"])
         facts["start"] = f"{plan.start.facts['model']} {learner.start}"
+        facts |= {name: plan.start.facts[name] for name in ORIGIN if name in plan.start.facts}
     where = f"{device} with {torch.get_num_threads()} threads" if device.type == "cpu" else str(device)
     console.print(
         f"preset {plan.preset}: {sum(p.numel() for p in model.parameters()):,} weights, {len(dataset):,} "
