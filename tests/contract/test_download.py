@@ -130,7 +130,7 @@ def test_only_https_is_asked(tmp_path: Path, server: Server, url: str):
         download([server.url, url], tmp_path / "f", sha256=SHA)
     assert server.asked == []
     server.elsewhere = url if "://" in url else "http://127.0.0.1/f"
-    with pytest.raises(DataError, match="is not an https address|is not allowed"):  # Python refuses files
+    with pytest.raises(DataError, match=r"is not an https address|is not allowed"):  # Python refuses files
         download([server.url.replace("file", "moved")], tmp_path / "f", sha256=SHA, pause=0)
     assert list(tmp_path.iterdir()) == []
 
