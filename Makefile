@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test test-all lint format clean help
+.PHONY: demo test test-all coverage lint format clean help
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -33,6 +33,10 @@ test: lint  ## lint, then every test that fits in ten minutes on two cores
 
 test-all: lint  ## the long checks too
 	$(BIN)/pytest
+
+coverage: $(VENV)/.dev  ## which lines the tests of make test reach; writes runs/coverage/
+	$(BIN)/pytest -m "not slow" --cov --cov-report=term-missing:skip-covered \
+		--cov-report=html:runs/coverage/html --cov-report=xml:runs/coverage/coverage.xml
 
 format: $(VENV)/.dev  ## let ruff rewrite what it can
 	$(BIN)/ruff check --fix .

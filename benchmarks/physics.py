@@ -38,7 +38,8 @@ def main(environments: int = 100, repeats: int = 51, json: bool = False) -> None
         world = make(domain)
         assert isinstance(world, ControlWorld)
         stock, read = world.domain.model, world.domain.reads
-        starts = world.reset(environments, torch.Generator().manual_seed(0)).physics.numpy()
+        world.reset(environments, torch.Generator().manual_seed(0))
+        starts = world.physics.numpy()
         low, high = stock.actuator_ctrlrange.T
         controls = np.random.default_rng(0).uniform(low, high, (steps, environments, stock.nu))
         reference = bare_physics(stock, world.domain.substeps, starts, controls, clock=True)

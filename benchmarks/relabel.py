@@ -40,7 +40,7 @@ def visited(domain: str, count: int) -> States:
     for _ in range(50):
         states = world.step(torch.rand((200, world.action_dim), generator=generator) * 2 - 1)
     rows = torch.arange(count) % 200
-    return States(states.obs[rows].float(), world.layout, physics=states.physics[rows])
+    return States(states.obs[rows].float(), world.layout, physics=world.physics[rows])
 
 
 def formula(domain: str, task: str, count: int) -> Callable[[], torch.Tensor]:
@@ -52,7 +52,9 @@ def formula(domain: str, task: str, count: int) -> Callable[[], torch.Tensor]:
 def simulator(domain: str, task: str, count: int) -> Callable[[], float]:
     """The plain way: every state goes through the simulator."""
     env = suite.load(domain, task)
-    rows = visited(domain, count).physics.numpy()
+    physics = visited(domain, count).physics
+    assert physics is not None
+    rows = physics.numpy()
 
     def run() -> float:
         total = 0.0

@@ -29,6 +29,7 @@ from torch import Tensor, nn
 from zol.common.errors import DataError, ZolError
 from zol.common.extras import require
 from zol.common.files import write_bytes
+from zol.common.outputs import require_place
 from zol.common.provenance import versions
 from zol.common.tensors import check_finite
 from zol.models.base import Latent, Model, layout_of, model_hash
@@ -87,10 +88,10 @@ def export(
     names = _file_names(latents)
     if fixed and not latents:
         raise DataError("a fixed latent was asked for and none given: pass latents=[…]")
-    path = Path(folder)
-    path.mkdir(parents=True, exist_ok=True)
+    path = require_place(folder)
+    require_onnx()
     seen = _observations(model, obs)
-    errors, speeds, graphs = [], [], []
+    errors, speeds, graphs = [], [], {}
     for name, latent in zip(names, z, strict=True) if fixed else [("policy", None)]:
         policy = _Policy(model, latent).eval()
         data = _to_onnx(policy, model)
@@ -100,13 +101,17 @@ def export(
                 f"{name}: ONNX and torch differ by {error:.2g} (allowed: {TOLERANCE:g}); it was not written. "
                 "Does the actor behave differently in evaluation mode, or draw random numbers?"
             )
-        write_bytes(path / f"{name}.onnx", data)
         errors.append(error)
         speeds.append(latency)
-        graphs.append(f"{name}.onnx")
+        graphs[f"{name}.onnx"] = data
     result = Exported(path, tuple(graphs), max(errors), max(speeds))
-    _write_latents(path, latents, names)
     contract = _contract(model, own, result, fixed, rate, action_range, len(seen))
+    # The contract goes first and comes last: one that is there describes the files beside it, even if this
+    # process is killed while it writes over an earlier export.
+    (path / "contract.json").unlink(missing_ok=True)
+    for name, data in graphs.items():
+        write_bytes(path / name, data)
+    _write_latents(path, latents, names)
     write_bytes(path / "contract.json", (json.dumps(contract, indent=2, allow_nan=False) + "\n").encode())
     return result
 
@@ -145,10 +150,14 @@ def _observations(model: Model, obs: Tensor | None) -> Tensor:
     return seen
 
 
+def require_onnx() -> None:
+    """Stop if the packages that write and run ONNX are missing."""
+    for package in ("onnx", "onnxruntime", "onnxscript"):
+        require(package, "export", "Writing ONNX")
+
+
 def _to_onnx(policy: _Policy, model: Model) -> bytes:
     """The graph, with a free batch size."""
-    for module in ("onnx", "onnxruntime", "onnxscript"):
-        require(module, "export", "Writing ONNX")
     names = ["obs"] if policy.z is not None else ["obs", "z"]
     example = tuple(torch.zeros(2, model.obs_dim if name == "obs" else model.z_dim) for name in names)
     batch = torch.export.Dim("batch", min=1, max=1 << 20)

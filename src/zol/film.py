@@ -16,6 +16,7 @@ from rich.progress import Progress
 
 from zol.common.errors import DataError, WorldError
 from zol.common.extras import require
+from zol.common.outputs import require_place
 from zol.common.progress import Ticker
 from zol.common.threads import one_torch_thread
 from zol.fields import States
@@ -38,8 +39,8 @@ def film(
     progress: Progress | None = None,
 ) -> list[Path]:
     """Write ``folder/TASK.mp4`` for every latent, in real time, and return the paths."""
-    timestep = _drawable(world).control_timestep
-    video_writer()  # before a minute is spent on drawing
+    timestep = require_filming(world).control_timestep
+    require_place(folder, "--video")
     stride = max(1, round(1 / (FASTEST * timestep)))
     paths = [Path(folder) / f"{latent.task}.mp4" for latent in latents]
     length = world.episode_length if steps is None else steps
@@ -97,6 +98,13 @@ def played(
     yield states
     for step in episode(world, states, policy, steps):
         yield step.states
+
+
+def require_filming(world: World) -> Drawable:
+    """The world, if it can be filmed here; asked before a minute is spent on drawing."""
+    drawable = _drawable(world)
+    video_writer()
+    return drawable
 
 
 def _drawable(world: World) -> Drawable:

@@ -12,10 +12,15 @@ r"""Closed-form latents: from a reward, a goal or a motion to z, in one pass ove
 φ is what rewards are regressed on: ``model.regressors`` where a model has features that are not its B,
 and B itself otherwise.
 
+Latents do not depend on the unit of the reward: rewards of extreme size are divided by a power of two, which
+changes no digit, before they could overflow or vanish (:func:`ordinary_scale`). Weighted prompts alone know a
+unit, that of 1/β.
+
 Samples are read in chunks, so that 10 million states need no more memory than one chunk; tasks are
 rows, so that many rewards cost one pass over B.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
@@ -30,6 +35,7 @@ from zol.models.base import Model, regressors_of
 RewardPrompt = Literal["correlation", "ridge", "least_squares", "weighted"]
 
 CHUNK = 65536
+ORDINARY = 20  # rewards of at most 2^±20 are used as they are
 
 
 def reward(
@@ -53,6 +59,7 @@ def reward(
     """
     table = rewards if rewards.ndim == 2 else rewards.unsqueeze(0)
     _check(model, obs, table)
+    table, exponent = ordinary_scale(table)
     if centre:
         table = table - table.mean(-1, keepdim=True)
     unrewarded = (table.abs().amax(-1) == 0).nonzero().flatten().tolist()
@@ -63,7 +70,7 @@ def reward(
             "or check the reward"
         )
     if how == "weighted":
-        table = torch.softmax(temperature * table, dim=-1) * table * table.shape[1]
+        table = _soft_maximum(temperature, scaled(table, exponent)) * table * table.shape[1]
     regress = how in ("ridge", "least_squares")
     moment, covariance = _moments(model, obs, table, chunk, regress=regress)
     if how == "ridge":
@@ -74,6 +81,8 @@ def reward(
     elif how == "least_squares":  # of least norm where features are redundant: the limit λ → 0 of ridge
         moment = moment @ _pseudo_inverse(covariance)
     z = model.project(moment.to(obs.dtype))
+    if bool(exponent.any()) and not torch.equal(z, model.project((2 * moment).to(obs.dtype))):
+        z = model.project(scaled(moment, exponent).to(obs.dtype))  # a model whose latents have a length
     return z if rewards.ndim == 2 else z[0]
 
 
@@ -89,10 +98,46 @@ class RewardMoments:
 def reward_moments(model: Model, obs: Tensor, rewards: Tensor, *, chunk: int = CHUNK) -> RewardMoments:
     """E[B r], least-squares weights of the reward and E[r], of rewards ``[T, N]`` of states ``[N, D]``."""
     _check(model, obs, rewards)
-    moment, _ = _moments(model, obs, rewards, chunk, regress=False)
-    crossed, covariance = _moments(model, obs, rewards, chunk, regress=True)
-    weights = (crossed @ _pseudo_inverse(covariance)).to(obs.dtype)
-    return RewardMoments(moment.to(obs.dtype), weights, rewards.mean(-1))
+    table, exponent = ordinary_scale(rewards)
+    moment, _ = _moments(model, obs, table, chunk, regress=False)
+    crossed, covariance = _moments(model, obs, table, chunk, regress=True)
+    weights = crossed @ _pseudo_inverse(covariance)
+    return RewardMoments(
+        scaled(moment, exponent).to(obs.dtype),
+        scaled(weights, exponent).to(obs.dtype),
+        scaled(table.mean(-1), exponent),
+    )
+
+
+def ordinary_scale(rewards: Tensor) -> tuple[Tensor, Tensor]:
+    """Rewards ``[T, N]`` whose squares neither overflow nor vanish, and exponents e ``[T]``: r = 2^e · given.
+
+    Rewards of ordinary size are given back as they are, with e = 0; others are brought to at most one.
+    """
+    values = rewards if rewards.is_floating_point() else rewards.double()
+    exponent = torch.frexp(values.abs().amax(-1).double()).exponent
+    exponent = torch.where(exponent.abs() > ORDINARY, exponent, 0)
+    return scaled(values, -exponent), exponent
+
+
+def scaled(values: Tensor, exponent: Tensor) -> Tensor:
+    """2^e · values ``[T, …]`` for exponents e ``[T]``: the same digits, at another place."""
+    if not bool(exponent.any()):
+        return values
+    by: list[int] = exponent.tolist()
+    halves = [[math.ldexp(1.0, e // 2), math.ldexp(1.0, e - e // 2)] for e in by]  # 2^1074 is no number
+    factors = torch.tensor(halves, dtype=torch.float64, device=values.device)
+    first, second = factors.reshape(len(by), 2, *[1] * (values.ndim - 1)).unbind(1)
+    return (values.double() * first * second).to(values.dtype)
+
+
+def _soft_maximum(temperature: float, table: Tensor) -> Tensor:
+    """softmax(β r), also where β r is too large for a number."""
+    logits = temperature * table
+    if not bool(torch.isfinite(logits).all()):
+        table = table.double()
+        logits = temperature * (table - table.amax(-1, keepdim=True))
+    return torch.softmax(logits, dim=-1)
 
 
 @torch.no_grad()
@@ -199,6 +244,8 @@ def _check(model: Model, obs: Tensor, table: Tensor) -> None:
         raise DataError(
             f"rewards of shape {tuple(table.shape)} do not fit {len(obs)} states: expected [N] or [tasks, N]"
         )
+    if table.is_complex():
+        raise DataError(f"rewards are real numbers, got {table.dtype}: take .real or .abs() of them")
     bad = ~torch.isfinite(table)
     if bool(bad.any()):
         task, state = bad.nonzero()[0].tolist()

@@ -2,14 +2,17 @@
 
 import hashlib
 import threading
+import zipfile
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from zol.common.errors import DataError
+from zol.data.sources import import_dataset
 from zol.data.sources.download import download
 
 CONTENT = np.random.default_rng(0).bytes(300_000)
@@ -22,6 +25,7 @@ class Server:
     def __init__(self) -> None:
         self.stop_after: list[int] = []
         self.ranges = True
+        self.elsewhere = ""
         self.asked: list[str | None] = []
         outer = self
 
@@ -38,6 +42,11 @@ class Server:
     def answer(self, request: BaseHTTPRequestHandler) -> None:
         wanted = request.headers.get("Range")
         self.asked.append(wanted)
+        if "moved" in request.path:
+            request.send_response(302)
+            request.send_header("Location", self.elsewhere)
+            request.end_headers()
+            return
         if "missing" in request.path:
             request.send_error(404)
             return
@@ -57,8 +66,10 @@ class Server:
 
 
 @pytest.fixture
-def server() -> Iterator[Server]:
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     server = Server()
+    here = f"http://127.0.0.1:{server.http.server_port}/"  # the only address that need not be https
+    monkeypatch.setattr("zol.data.sources.download.SECURE", ("https://", here))
     thread = threading.Thread(target=server.http.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     yield server
@@ -80,7 +91,7 @@ def test_interrupted_twice_goes_on_where_it_stopped(tmp_path: Path, server: Serv
 def test_a_later_run_goes_on(tmp_path: Path, server: Server):
     server.stop_after = [100_000]
     with pytest.raises(DataError, match=r"100000 bytes are kept in file\.zip\.part"):
-        download([server.url], tmp_path / "file.zip", attempts=1, pause=0)
+        download([server.url], tmp_path / "file.zip", unverified=True, attempts=1, pause=0)
     assert not (tmp_path / "file.zip").exists()
     assert download([server.url], tmp_path / "file.zip", sha256=SHA, pause=0).read_bytes() == CONTENT
     assert server.asked == [None, "bytes=100000-"]
@@ -109,7 +120,56 @@ def test_wrong_bytes_are_refused(tmp_path: Path, server: Server):
 
 def test_no_server_is_one_sentence(tmp_path: Path, server: Server):
     with pytest.raises(DataError, match=r"could not download f .*404|Not Found.*--from-dir") as caught:
-        download([server.url.replace("file", "missing")], tmp_path / "f", attempts=2, pause=0)
+        download([server.url.replace("file", "missing")], tmp_path / "f", sha256=SHA, attempts=2, pause=0)
     assert "\n" not in str(caught.value)
-    with pytest.raises(DataError, match="not an http or https address"):
-        download(["file:///etc/hostname"], tmp_path / "f")
+
+
+@pytest.mark.parametrize("url", ["file:///etc/hostname", "http://example.org/f", "ftp://example.org/f", "f"])
+def test_only_https_is_asked(tmp_path: Path, server: Server, url: str):
+    with pytest.raises(DataError, match="is not an https address"):
+        download([server.url, url], tmp_path / "f", sha256=SHA)
+    assert server.asked == []
+    server.elsewhere = url if "://" in url else "http://127.0.0.1/f"
+    with pytest.raises(DataError, match=r"is not an https address|is not allowed"):  # Python refuses files
+        download([server.url.replace("file", "moved")], tmp_path / "f", sha256=SHA, pause=0)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_checksum_or_a_word_that_there_is_none(tmp_path: Path, server: Server):
+    with pytest.raises(DataError, match=r"--sha256 HEX, or --unverified"):
+        download([server.url], tmp_path / "file.zip")
+    with pytest.raises(DataError, match="64 hexadecimal digits"):
+        download([server.url], tmp_path / "file.zip", sha256="abc")
+    (tmp_path / "file.zip").write_bytes(CONTENT)  # one that is there already proves nothing, either
+    with pytest.raises(DataError, match="--unverified"):
+        download([server.url], tmp_path / "file.zip")
+    assert server.asked == []
+    assert download([server.url], tmp_path / "new.zip", unverified=True).read_bytes() == CONTENT
+
+
+def exorl_zip() -> bytes:
+    """Two episodes as ExORL stores them."""
+    whole = BytesIO()
+    with zipfile.ZipFile(whole, "w") as archive:
+        for number in range(2):
+            episode = BytesIO()
+            rows = {"observation": np.zeros((4, 3)), "action": np.zeros((4, 2)), "discount": np.ones((4, 1))}
+            np.savez(episode, **{name: values.astype("f4") for name, values in rows.items()})
+            archive.writestr(f"episode_{number:06}_3.npz", episode.getvalue())
+    return whole.getvalue()
+
+
+def test_an_import_notes_what_proved_its_download(
+    tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
+):
+    content = exorl_zip()
+    sha256 = hashlib.sha256(content).hexdigest()
+    monkeypatch.setattr("test_download.CONTENT", content)
+    monkeypatch.setattr("zol.data.sources.exorl.URL", server.url)
+    for name, words in {"proven": {"sha256": sha256}, "not": {"unverified": True}}.items():
+        found = import_dataset("exorl/walker/rnd", tmp_path / name, cache=tmp_path / f"{name}-cache", **words)
+        assert found.provenance["sha256"] == words.get("sha256", "unverified")
+    with pytest.raises(DataError, match="--unverified"):
+        import_dataset("exorl/walker/rnd", tmp_path / "neither", cache=tmp_path / "cache")
+    local = import_dataset("exorl/walker/rnd", tmp_path / "local", from_dir=tmp_path / "not-cache")
+    assert "sha256" not in local.provenance

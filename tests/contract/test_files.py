@@ -1,17 +1,20 @@
 """Files and folders appear whole or not at all, whatever happens to the process that writes them."""
 
+import errno
 import os
 from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from killing import run
 
 from zol.common.errors import DataError
-from zol.common.files import new_folder, write_atomic
+from zol.common.files import DiskFull, lock, new_folder, write_atomic
 from zol.data import Dataset
 from zol.data.writer import building
+from zol.models.base import Latent
 
 OBS, ACTION = np.zeros((4, 2)), np.zeros((3, 1))
 
@@ -58,3 +61,37 @@ def test_a_planted_link_is_not_followed(tmp_path: Path, monkeypatch: pytest.Monk
     with pytest.raises(FileExistsError):
         write_atomic(tmp_path / "a.json", b"{}")
     assert victim.read_text() == "precious"
+
+
+def test_what_a_killed_writer_left_goes_and_what_a_living_one_writes_stays(tmp_path: Path) -> None:
+    dead, living = tmp_path / ".a.json.dead.tmp", tmp_path / ".a.json.living.tmp"
+    dead.write_text("half")
+    with lock(living):
+        write_atomic(tmp_path / "a.json", b"{}")
+        assert sorted(tmp_path.iterdir()) == [living, tmp_path / "a.json"]
+    write_atomic(tmp_path / "a.json", b"{}")
+    assert [p.name for p in tmp_path.iterdir()] == ["a.json"]
+
+
+@pytest.mark.parametrize("name", ["x" * 255, "ä" * 127])
+def test_the_longest_names_that_a_disk_takes(tmp_path: Path, name: str) -> None:
+    write_atomic(tmp_path / name, b"1")
+    assert (tmp_path / name).read_bytes() == b"1"
+    with new_folder(tmp_path / "below" / name) as folder:
+        (folder / "x").touch()
+    assert [p.name for p in (tmp_path / "below").iterdir()] == [name]
+
+
+def test_a_latent_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "latent.json"
+    Latent(torch.ones(3), "abc", "run", "fb").save(path)
+    before = path.read_bytes()
+
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(DiskFull, match="no room for"):
+        Latent(torch.zeros(3), "abc", "run", "fb").save(path)
+    assert path.read_bytes() == before
+    assert [p.name for p in tmp_path.iterdir()] == ["latent.json"]

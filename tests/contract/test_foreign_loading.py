@@ -324,6 +324,33 @@ def test_an_adopted_model_survives_our_own_format(tmp_path, make):
         zol.checkpoint.load(tmp_path / "ours", discount=0.5)
 
 
+@pytest.mark.parametrize("asked", ["", "@main", "@" + "c0ffee00" * 5])
+def test_a_checkpoint_from_the_hub_says_which_commit_it_is(tmp_path, monkeypatch, asked):
+    hub = pytest.importorskip("huggingface_hub")
+    commit = "c0ffee00" * 5
+    files.write(tmp_path / commit, *files.metamotivo())
+    monkeypatch.setattr(hub, "snapshot_download", lambda *_, **__: str(tmp_path / commit))
+    address = f"hf://facebook/metamotivo-S-1{asked}"
+    found = zol.checkpoint.load(address, discount=0.98)
+    assert (found.facts["origin"], found.facts["revision"]) == (address, commit)
+    assert found.facts["pinned"] is (asked == f"@{commit}")
+    facts = {name: value for name, value in found.facts.items() if name not in zol.checkpoint.OWN_FACTS}
+    again = zol.checkpoint.load(zol.checkpoint.save(found.model, tmp_path / "ours", facts=facts))
+    assert all(again.facts[name] == found.facts[name] for name in ("origin", "revision", "pinned"))
+    card = (tmp_path / "ours" / "README.md").read_text()
+    assert f"hf://facebook/metamotivo-S-1 at {commit}" in card
+    assert ("without naming a commit" in card) == ("not pinned" in card) == (asked != f"@{commit}")
+
+
+def test_a_hub_library_that_does_not_tell_the_commit(tmp_path, monkeypatch):
+    hub = pytest.importorskip("huggingface_hub")
+    files.write(tmp_path, *files.metamotivo())
+    monkeypatch.setattr(hub, "snapshot_download", lambda *_, **__: str(tmp_path))
+    for asked, revision in (("", "unknown"), ("@v1", "v1")):
+        facts = zol.checkpoint.load(f"hf://facebook/metamotivo-S-1{asked}", discount=0.98).facts
+        assert (facts["revision"], facts["pinned"]) == (revision, False)
+
+
 def test_hub_downloads_configs_and_safetensors_only(tmp_path, monkeypatch):
     hub = pytest.importorskip("huggingface_hub")
     config, stored = files.metamotivo()

@@ -171,8 +171,13 @@ def _settle(pending: Pending[T], job: Job[T], error: str | None, result: T | Non
         pending.done(job, result)
 
 
+def require_ray() -> Any:
+    """The package that reaches clusters; it can be asked for before anything is computed."""
+    return require("ray", "cluster", "a cluster")
+
+
 def _on_ray(pending: Pending[T], address: str) -> None:
-    ray = require("ray", "cluster", "a cluster")
+    ray = require_ray()
     try:
         ray.init(address=address, log_to_driver=False, ignore_reinit_error=True)
     except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:

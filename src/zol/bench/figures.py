@@ -8,6 +8,7 @@ import numpy as np
 
 from zol.bench.ablation import Curve
 from zol.bench.results import BASELINE, PairedResults
+from zol.common.pictures import write_picture
 from zol.report import Interval, bootstrap_all
 from zol.report.statistics import difference
 
@@ -89,6 +90,6 @@ def ablation_curves(curves: Mapping[str, Sequence[Curve]], path: Path) -> Path:
 
 
 def _save(plt: Any, figure: Any, path: Path) -> Path:
-    figure.savefig(path, dpi=130, bbox_inches="tight", metadata={"Software": None})
+    write_picture(figure, path, dpi=130, bbox_inches="tight", metadata={"Software": None})
     plt.close(figure)
     return path

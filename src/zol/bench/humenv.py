@@ -12,7 +12,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
-from rich.console import Console
 from rich.progress import Progress
 from torch import Tensor
 
@@ -20,7 +19,9 @@ from zol import prompt
 from zol.adapt import Adapted, ZOLConfig, perturbed, prompted, zol_search
 from zol.bench.benchmark import Benchmark
 from zol.checkpoint import load
+from zol.common.outputs import require_place
 from zol.common.progress import progress_bar
+from zol.common.terminal import terminal
 from zol.data import Dataset
 from zol.data.sources.humenv import Motion, read_buffer
 from zol.evidence import Evidence
@@ -144,6 +145,8 @@ def humenv(
         seed: of samples and start states
         out: where to save raw scores (.npz and .json)
     """
+    if out is not None:
+        require_place(out.with_suffix(".npz"), folder=False)
     world = make("humenv")
     network = load(model).model
     dataset = read_buffer(buffer, rows=samples, seed=seed)
@@ -158,7 +161,7 @@ def humenv(
             seed=seed,
             progress=progress,
         )
-    console = Console()
+    console = terminal()
     console.print(table(per_task(scores), title=f"HumEnv, mean return of {episodes} episodes"))
     note = "one model: intervals cover start states, not pretraining seeds"
     console.print(table(summary(scores, "weighted"), caption=note))

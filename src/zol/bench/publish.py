@@ -15,6 +15,7 @@ from zol.bench.sections import ReportSection, benchmark_section, file_name
 from zol.bench.store import KEY, Result, Store, canonical
 from zol.common.errors import DataError
 from zol.common.files import write_bytes
+from zol.common.outputs import require_place
 from zol.report import Cells, csv_text, latex, markdown
 from zol.report.html import page
 
@@ -25,10 +26,10 @@ TITLE = "Adaptation of behavioural foundation models"
 
 def write_report(store: Store, out: Path, formats: Sequence[Format]) -> list[Path]:
     """Write all tables and figures of a store; the files that were written."""
+    require_place(out)
     rows = store.results()
     if not rows:
         raise DataError(f"{store.path} holds no results yet: zol bench exorl fills it")
-    out.mkdir(parents=True, exist_ok=True)
     sections = [_section(store, name, out) for name in _benchmarks(rows)]
     facts = provenance_facts(rows)
     written = [picture for section in sections for picture, _ in section.figures]

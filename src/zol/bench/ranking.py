@@ -15,6 +15,7 @@ reward), and by calibration: bias, mean absolute error, and how often its 95 % i
 import csv
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from io import StringIO
 from pathlib import Path
 
 import torch
@@ -31,6 +32,8 @@ from zol.bench.conditions import Conditions, open_model
 from zol.bench.ranking_figure import draw
 from zol.common.errors import ZolError
 from zol.common.extras import require
+from zol.common.files import write_bytes
+from zol.common.outputs import require_place
 from zol.common.progress import Ticker, progress_bar
 from zol.common.provenance import of_numbers
 from zol.models.base import Latent, identity
@@ -76,6 +79,8 @@ def run(
     """
     if not models:
         raise ZolError("no model to look at: give checkpoint folders or names of the zoo")
+    require_place(out)
+    require("scipy.stats", "ranking", "The rank correlation")
     lines: list[Judgement] = []
     points: list[dict[str, object]] = []
     with progress_bar(quiet=console is not None and console.quiet) as progress:
@@ -87,7 +92,6 @@ def run(
             points += seen
             bar.advance()
     told = of_numbers() | {"seed of the pools": seed, "true episodes per latent": episodes}
-    out.mkdir(parents=True, exist_ok=True)
     _write(out / "ranking.csv", told, [asdict(line) for line in lines])
     _write(out / "ranking_points.csv", told, points)
     used = [name for name in ESTIMATORS if any(line.estimator == name for line in lines)]
@@ -193,10 +197,10 @@ def judge(problem: Problem, found: Mapping[str, ValueEstimate], truth: Tensor) -
 
 def spearman(x: Tensor, y: Tensor) -> float:
     """Rank correlation, ties sharing their mean rank; 0 if either side is constant."""
-    stats = require("scipy.stats", "ranking", "The rank correlation")
+    spearmanr = require("scipy.stats", "ranking", "The rank correlation").spearmanr
     if bool((x == x[0]).all() | (y == y[0]).all()):
         return 0.0
-    return float(stats.spearmanr(x.double().numpy(), y.double().numpy()).statistic)
+    return float(spearmanr(x.double().numpy(), y.double().numpy()).statistic)
 
 
 def means(lines: Sequence[Judgement], estimator: str, field: str) -> float:
@@ -208,11 +212,12 @@ def means(lines: Sequence[Judgement], estimator: str, field: str) -> float:
 def _write(path: Path, told: Mapping[str, object], rows: Sequence[Mapping[str, object]]) -> None:
     """A table as CSV, below comments that say where its numbers come from."""
     columns = list(dict.fromkeys(name for row in rows for name in row))
-    with path.open("w", newline="") as stream:
-        stream.writelines(f"# {name}: {value}\n" for name, value in told.items())
-        writer = csv.DictWriter(stream, columns)
-        writer.writeheader()
-        writer.writerows(rows)
+    stream = StringIO(newline="")
+    stream.writelines(f"# {name}: {value}\n" for name, value in told.items())
+    writer = csv.DictWriter(stream, columns)
+    writer.writeheader()
+    writer.writerows(rows)
+    write_bytes(path, stream.getvalue().encode())
 
 
 def ranking(

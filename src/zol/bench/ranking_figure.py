@@ -8,6 +8,8 @@ import matplotlib as mpl
 mpl.use("Agg")
 import matplotlib.pyplot as plt
 
+from zol.common.pictures import write_picture
+
 
 def draw(points: Sequence[Mapping[str, object]], estimators: Sequence[str], path: Path) -> None:
     """Scatter of every latent: what each estimator said it would earn, and what it earned."""
@@ -36,5 +38,5 @@ def draw(points: Sequence[Mapping[str, object]], estimators: Sequence[str], path
             axis.set_xlabel("estimated reward per step", fontsize=8)
         row[0].set_ylabel("true reward per step", fontsize=8)
         row[0].legend(fontsize=6)
-    figure.savefig(path, dpi=110)
+    write_picture(figure, path, dpi=110)
     plt.close(figure)

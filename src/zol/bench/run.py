@@ -10,7 +10,7 @@ from zol import report
 from zol.adapt import find_method
 from zol.bench.benchmark import Benchmark
 from zol.bench.conditions import Conditions, open_model
-from zol.bench.executor import Job, run_jobs
+from zol.bench.executor import Job, require_ray, run_jobs
 from zol.bench.jobs import AnyJob, Comparison, compare_again, plan, unfinished
 from zol.bench.results import BASELINE, gather
 from zol.bench.sections import verdict
@@ -18,6 +18,7 @@ from zol.bench.store import Result, Store
 from zol.common.errors import ZolError
 from zol.common.progress import Ticker, progress_bar
 from zol.common.provenance import command
+from zol.common.terminal import terminal
 
 
 @dataclass(frozen=True)
@@ -44,19 +45,21 @@ def run_methods(
     name: str, benchmark: Benchmark, models: Sequence[Path], methods: Sequence[str], options: RunOptions
 ) -> None:
     """Methods (the benchmark's own unless given) on models into a store, or once more to verify it."""
-    console = Console()
+    console = terminal()
     if not models:
         raise ZolError("no model to test: give checkpoint folders (zol train writes them)")
     methods = methods or benchmark.methods
     for method in methods:
         find_method(method)
+    results = Store(options.store)  # before models are opened and labelled: is it one, can it be written?
+    if options.ray is not None:
+        require_ray()
     conditions = Conditions(name=name, episodes=options.episodes, steps=options.steps, seed=options.seed)
     benched = [open_model(path, conditions) for path in models]
     for model in benched:
         if model.unrewarded:
             note = f"{model.path}: no reward in its sample, left out: {', '.join(model.unrewarded)}"
             console.print(note, soft_wrap=True)
-    results = Store(options.store)
     jobs = plan(benched, methods, conditions, command())
     if options.verify:
         verify_grid(jobs, results, console, workers=options.workers, ray=options.ray)

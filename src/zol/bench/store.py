@@ -10,9 +10,10 @@ date as they are opened (:data:`RENAMED`), so that old and new results of the sa
 """
 
 import json
+import math
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, astuple, dataclass, field, fields
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,6 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from zol.bench.database import APPLICATION, connected, require_own, require_whole, stranger, table_columns
 from zol.common import provenance
 from zol.common.errors import DataError
 
@@ -39,7 +41,6 @@ RENAMED: dict[str, dict[str, str]] = {
     "": {"trust": "trust_region", "trust_norm": "trust_region_norm", "as far as": "as_far_as"},
 }
 UNKNOWN_SEED = -1  # a model that does not say how it was trained; its weights still tell it apart
-WAIT = 60.0  # seconds for another process to finish writing
 
 
 @dataclass(frozen=True)
@@ -94,6 +95,7 @@ def now() -> str:
 
 
 KEY = [f.name for f in fields(Key)]
+KINDS = [f.type for f in fields(Key)]
 CREATE = f"""
 create table if not exists results (
     {", ".join(f"{f.name} {'integer' if f.type is int else 'text'} not null" for f in fields(Key))},
@@ -110,6 +112,11 @@ create table if not exists results (
     unique ({", ".join(KEY)})
 )
 """
+COLUMNS = (
+    *KEY,
+    *("returns", "episodes", "estimate", "diagnostics", "chosen", "offline", "environment_steps", "seconds"),
+    *("command", "commit", "hardware", "versions", "finished"),
+)
 
 
 class Store:
@@ -120,19 +127,28 @@ class Store:
         self.path = Path(path)
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            with self._connected() as database:
-                (version,) = database.execute("pragma user_version").fetchone()
-                if not 0 <= version <= SCHEMA:
-                    raise DataError(f"{path} has format {version}, this zol reads {SCHEMA}: update it")
-                # Readers go on while one process writes, and a kill never leaves half a transaction behind.
-                database.execute("pragma journal_mode = wal")
-                if version == 0:  # a store that is only read keeps its bytes: people keep them under git
-                    database.execute(CREATE)
-                    database.execute(f"pragma user_version = {SCHEMA}")
-                elif version < SCHEMA:
-                    _bring_up_to_date(database)
-        except (sqlite3.DatabaseError, OSError) as error:
-            raise DataError(f"{path} is not a result store that can be opened: {error}") from error
+        except OSError as error:
+            raise DataError(f"{path} is not a result store that can be opened: {error.strerror}") from error
+        exists = require_own(self.path, COLUMNS)
+        with self._connected("opening") as database:
+            if exists:
+                require_whole(database, self.path)
+            else:  # in one transaction: a kill leaves an empty file or a whole one
+                database.execute("begin immediate")
+                if table_columns(database) is None:  # they were in its log only
+                    raise stranger(self.path)
+                database.execute(CREATE)
+                self._sign(database)
+        with self._connected("opening") as database:
+            # Readers go on while one process writes, and a kill never leaves half a transaction behind. A
+            # store that is only read keeps its bytes: people keep them under git.
+            database.execute("pragma journal_mode = wal")
+            (version,) = database.execute("pragma user_version").fetchone()
+            if not 0 <= version <= SCHEMA:
+                raise DataError(f"{path} has format {version}, this zol reads {SCHEMA}: update it")
+            if version < SCHEMA:  # 0: whoever made it was killed before the first result
+                _bring_up_to_date(database, self.path)
+                self._sign(database)
 
     def add(self, results: Iterable[Result]) -> int:
         """Store cells in one transaction; how many of them were new."""
@@ -141,19 +157,23 @@ class Store:
             return 0
         columns = ", ".join(f'"{name}"' for name in rows[0])
         marks = ", ".join("?" * len(rows[0]))
-        with self._connected() as database:
+        with self._connected("adding results to") as database:
             before = database.total_changes
             # "or ignore" would also swallow rows that are malformed; only a cell that exists is left alone.
             database.executemany(
                 f"insert into results ({columns}) values ({marks}) on conflict ({', '.join(KEY)}) do nothing",
                 [tuple(row.values()) for row in rows],
             )
-            return database.total_changes - before
+            added = database.total_changes - before
+            if added:
+                self._sign(database)
+            return added
 
     def keys(self) -> set[Key]:
         """The names of all cells."""
         with self._connected() as database:
-            return {Key(*row) for row in database.execute(f"select {', '.join(KEY)} from results")}
+            rows = database.execute(f"select {', '.join(KEY)} from results").fetchall()
+        return {_key(row, self.path) for row in rows}
 
     def results(self, **wanted: str | int) -> list[Result]:
         """Cells whose key has these values, in the order in which they were finished."""
@@ -164,7 +184,8 @@ class Store:
         with self._connected() as database:
             database.row_factory = sqlite3.Row
             query = f"select * from results where {condition} order by rowid"
-            return [_from_row(row) for row in database.execute(query, tuple(wanted.values()))]
+            rows = database.execute(query, tuple(wanted.values())).fetchall()
+        return [_from_row(row, self.path) for row in rows]
 
     def __contains__(self, key: Key) -> bool:
         condition = " and ".join(f"{name} = ?" for name in KEY)
@@ -177,10 +198,14 @@ class Store:
             return int(database.execute("select count(*) from results").fetchone()[0])
 
     @contextmanager
-    def _connected(self) -> Iterator[sqlite3.Connection]:
-        # A connection per call: none is ever carried into another process or thread.
-        with closing(sqlite3.connect(self.path, timeout=WAIT)) as database, database:
+    def _connected(self, doing: str = "reading") -> Iterator[sqlite3.Connection]:
+        with connected(self.path, doing) as database:
             yield database
+
+    def _sign(self, database: sqlite3.Connection) -> None:
+        """Note in the file that it is a result store of this format; with the transaction, or not at all."""
+        database.execute(f"pragma application_id = {APPLICATION}")
+        database.execute(f"pragma user_version = {SCHEMA}")
 
 
 def renamed(method: str, value: Any) -> Any:
@@ -198,24 +223,28 @@ def renamed_method(method: str) -> str:
     return " ".join([base, *(f"{next(iter(renamed(base, {name: 0})))}={value}" for name, _, value in parts)])
 
 
-def _bring_up_to_date(database: sqlite3.Connection) -> None:
+def _bring_up_to_date(database: sqlite3.Connection, path: Path) -> None:
     """From format 1, in one transaction (the caller's): all rows or none."""
     columns = ("configuration", "diagnostics", "chosen")
     rows = database.execute(f"select rowid, method, {', '.join(columns)} from results").fetchall()
     for number, method, *texts in rows:
-        updated = [canonical(renamed(method, json.loads(text))) for text in texts]
+        updated = [canonical(renamed(method, _settings(text, path))) for text in texts]
         database.execute(
             f"update results set method = ?, {', '.join(f'{name} = ?' for name in columns)} where rowid = ?",
             (renamed_method(method), *updated, number),
         )
-    database.execute(f"pragma user_version = {SCHEMA}")
 
 
 def _to_row(result: Result) -> dict[str, Any]:
     returns = np.ascontiguousarray(result.returns, dtype="<f8")
+    what = f"{result.key.method} on {result.key.task}"
     if returns.ndim != 1 or len(returns) == 0 or not np.isfinite(returns).all():
+        raise DataError(f"returns of {what} are not finite numbers [episodes]; the store was not changed")
+    # SQLite would keep a NaN as a missing value, in silence
+    if not all(map(math.isfinite, (result.estimate or 0.0, result.seconds))):
         raise DataError(
-            f"returns of {result.key.method} on {result.key.task} are not finite numbers [episodes]"
+            f"the estimate {result.estimate} or the time {result.seconds} of {what} is not a finite number; "
+            "the store was not changed"
         )
     facts = result.facts
     return asdict(result.key) | {
@@ -235,17 +264,61 @@ def _to_row(result: Result) -> dict[str, Any]:
     }
 
 
-def _from_row(row: sqlite3.Row) -> Result:
-    facts = {name: row[name] for name in ("command", "commit", "hardware")}
+def _from_row(row: sqlite3.Row, path: Path) -> Result:
+    blob, estimate, seconds = row["returns"], row["estimate"], row["seconds"]
+    if not isinstance(blob, bytes) or len(blob) == 0 or len(blob) != 8 * _whole(row, "episodes", path):
+        raise _damaged(path, "returns are not one number per episode")
+    returns = np.frombuffer(blob, dtype="<f8").astype(np.float64)
+    if not np.isfinite(returns).all() or not all(
+        map(_finite, (seconds, 0.0 if estimate is None else estimate))
+    ):
+        raise _damaged(path, "returns, estimate or seconds are not finite numbers")
+    texts = {name: row[name] for name in ("command", "commit", "hardware", "finished")}
+    if not all(isinstance(text, str) for text in texts.values()):
+        raise _damaged(path, "command, commit, hardware or date are not text")
+    finished = texts.pop("finished")
     return Result(
-        key=Key(*(row[name] for name in KEY)),
-        returns=np.frombuffer(row["returns"], dtype="<f8").astype(np.float64),
-        estimate=row["estimate"],
-        diagnostics=json.loads(row["diagnostics"]),
-        chosen=json.loads(row["chosen"]),
-        offline=bool(row["offline"]),
-        environment_steps=row["environment_steps"],
-        seconds=row["seconds"],
-        facts=facts | {"versions": json.loads(row["versions"])},
-        finished=row["finished"],
+        key=_key([row[name] for name in KEY], path),
+        returns=returns,
+        estimate=estimate,
+        diagnostics=_settings(row["diagnostics"], path),
+        chosen=_settings(row["chosen"], path),
+        offline=bool(_whole(row, "offline", path)),
+        environment_steps=_whole(row, "environment_steps", path),
+        seconds=seconds,
+        facts=texts | {"versions": _settings(row["versions"], path)},
+        finished=finished,
+    )
+
+
+def _key(row: Sequence[Any], path: Path) -> Key:
+    if not all(type(value) is kind for value, kind in zip(row, KINDS, strict=True)):
+        raise _damaged(path, f"the name of a cell is {list(row)}")
+    return Key(*row)
+
+
+def _finite(value: Any) -> bool:
+    return isinstance(value, float | int) and math.isfinite(value)
+
+
+def _whole(row: sqlite3.Row, name: str, path: Path) -> int:
+    if not isinstance(row[name], int):
+        raise _damaged(path, f"{name} is {row[name]!r}")
+    return int(row[name])
+
+
+def _settings(text: Any, path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise _damaged(path, f"settings or diagnostics are not JSON ({error})") from error
+    if not isinstance(found, dict):
+        raise _damaged(path, f"settings or diagnostics are a {type(found).__name__}")
+    return found
+
+
+def _damaged(path: Path, what: str) -> DataError:
+    return DataError(
+        f"a row of {path} is damaged: {what}. It was not changed: restore it from a copy, or fill another "
+        "store with the same command"
     )

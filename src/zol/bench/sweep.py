@@ -12,7 +12,6 @@ from pathlib import Path
 
 import numpy as np
 import tyro
-from rich.console import Console
 
 from zol.adapt import METHODS, Adapted, ZOLConfig, perturbed, prompted, zol_search
 from zol.adapt.controls import PerturbConfig
@@ -20,12 +19,14 @@ from zol.adapt.paper_settings import TASKS, sweep_configs
 from zol.bench.ablation import CONTROL, SEARCH, choice_table, gather_sweeps
 from zol.bench.benchmark import Benchmark
 from zol.bench.conditions import BenchedModel, Conditions, open_model
+from zol.bench.executor import require_ray
 from zol.bench.jobs import LatentJob, cell_key
 from zol.bench.results import BASELINE
 from zol.bench.run import run_grid
 from zol.bench.store import Key, Result, Store, canonical
 from zol.common.errors import ZolError
 from zol.common.provenance import command as running_command
+from zol.common.terminal import terminal
 from zol.models.base import Latent
 from zol.report import table
 
@@ -152,11 +153,13 @@ def sweep(
         workers: local processes; as many as cores unless told
         ray: address of a Ray cluster to run on instead (auto: the one on this machine)
     """
-    console = Console()
+    console = terminal()
     if not models:
         raise ZolError("no model to test: give checkpoint folders (zol train writes them)")
     conditions = Conditions(name="sweep", episodes=episodes, steps=steps, seed=seed)
     results = Store(store)
+    if ray is not None:
+        require_ray()
     for path in models:
         benched = open_model(path, conditions)
         jobs = plan_sweep(benched, conditions, sweep_configs()[:limit], results, running_command())

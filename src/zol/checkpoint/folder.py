@@ -46,6 +46,7 @@ from zol.imagination.learned_world import LearnedWorld
 from zol.models.architecture import NetworkConfig
 from zol.models.base import model_hash, tensors_hash
 from zol.models.foreign import is_foreign, load_foreign
+from zol.models.foreign.hub import fetch, is_hub
 from zol.models.network import Network
 from zol.prompt import RewardPrompt
 from zol.tasks import humenv
@@ -144,7 +145,8 @@ def load(path: str | Path, *, discount: float | None = None) -> Checkpoint:
     """
     refuse_pickles(Path(path))
     if is_foreign(path):
-        return _adopt(load_foreign(path, discount=discount), str(path))
+        place, origin = fetch(str(path)) if is_hub(path) else (path, {"origin": str(path)})
+        return _adopt(load_foreign(place, discount=discount), origin)
     folder = Path(path)
     if not folder.is_dir():
         raise CheckpointError(f"{folder} is not a checkpoint folder (with {CONFIG} and {WEIGHTS})")
@@ -203,9 +205,9 @@ def _require_same_sizes(world: LearnedWorld, model: Network, path: Path) -> None
         )
 
 
-def _adopt(model: Network, source: str) -> Checkpoint:
+def _adopt(model: Network, origin: Mapping[str, Any]) -> Checkpoint:
     """Another project's model as a checkpoint; nothing is known of its data."""
-    facts = description(model) | {"title": f"{model.config.source} model", "origin": source}
+    facts = description(model) | {"title": f"{model.config.source} model"} | dict(origin)
     return Checkpoint(named_columns(model), facts, {})
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from zol.common.markdown import markdown_table
+from zol.models.foreign.hub import described
 
 USE = """\
 ```python
@@ -40,6 +41,7 @@ def _facts(facts: Mapping[str, Any]) -> str:
             for name in ("world", "data", "transitions", "preset", "start", "steps", "seed", "license")
             if name in facts
         ),
+        *([("origin", described(facts))] if "revision" in facts else []),
         *((name, facts["training"][name]) for name in ("batch_size", "anneal") if "training" in facts),
     ]
     for session in facts.get("sessions", []):
@@ -75,6 +77,11 @@ def _metrics(line: Mapping[str, float]) -> str:
 
 def _limits(facts: Mapping[str, Any]) -> Iterable[str]:
     yield "Knows what its data cover: behaviour that no transition hints at cannot be prompted."
+    if facts.get("pinned") is False:
+        yield (
+            f"Fetched from the hub without naming a commit: {described(facts)}. Its address may hold another "
+            "model tomorrow; @COMMIT behind it pins it."
+        )
     if "data" in facts:
         yield f"Prompts and density ratios are relative to the data {facts['data']}."
     if facts.get("returns"):

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from zol import checkpoint
-from zol.common.errors import CheckpointError, unknown_name
+from zol.common.errors import CheckpointError, DataError, unknown_name
+from zol.common.files import new_folder
+from zol.common.outputs import require_place
 from zol.worlds import make
 
 SAMPLES = 5000  # labelled states that travel with a model: the zoo stays small
@@ -44,6 +46,9 @@ def pack(source: str | Path, out: str | Path, samples: int = SAMPLES) -> Path:
     Of the sample of states the first rows are kept, and simulator states only where a task needs them.
     Folders in recorded commands are shortened to their names.
     """
+    require_place(out)
+    if Path(out).exists():
+        raise DataError(f"{out} already exists: choose another folder, or remove it first")
     loaded = checkpoint.load(source)
     kept = {name: value[:samples] for name, value in loaded.prompt.items() if name != "starts"}
     if "world" in loaded.facts and not make(str(loaded.facts["world"])).layout.hidden:
@@ -54,7 +59,8 @@ def pack(source: str | Path, out: str | Path, samples: int = SAMPLES) -> Path:
         session | {"command": re.sub(r"(?<=\s)/\S*/([^\s/]+)", r"\1", session["command"])}
         for session in loaded.facts.get("sessions", [])
     ]
-    folder = checkpoint.save(loaded.model, out, prompt=kept, facts=facts)
-    if loaded.dynamics is not None:
-        loaded.dynamics.save(folder / checkpoint.DYNAMICS)
-    return folder
+    with new_folder(Path(out)) as folder:
+        checkpoint.save(loaded.model, folder, prompt=kept, facts=facts)
+        if loaded.dynamics is not None:
+            loaded.dynamics.save(folder / checkpoint.DYNAMICS)
+    return Path(out)

@@ -9,13 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import tyro
-from rich.console import Console
 
 from zol import report, session
 from zol.adapt import METHODS, Adapted, find_method
 from zol.adapt.problem import NoSettings
 from zol.common.errors import CheckpointError
+from zol.common.outputs import require_place
 from zol.common.progress import progress_bar
+from zol.common.terminal import terminal
+from zol.film import require_filming
 from zol.models.base import identity
 from zol.tasks.from_file import task_from_file
 
@@ -57,13 +59,20 @@ def _command(words: Sequence[str]) -> Callable[..., None]:
         out: Path | None = None,
         video: Path | None = None,
     ) -> None:
-        console, agent = Console(), session.load(model)
+        console, agent = terminal(), session.load(model)
         if agent.world is None and (episodes or video):
             raise CheckpointError(
                 f"{agent.path} does not name its world, so nothing can be tested or filmed: --episodes 0, no "
                 "--video"
             )
         wishes: list[session.Wish] = [*task, *map(task_from_file, reward)]
+        for wanted in agent.resolve(wishes or None):  # places and extras before a minute is spent on a search
+            if out is not None:
+                require_place(require_place(out) / f"{wanted.name}.json", folder=False)
+            if video is not None:
+                require_place(require_place(video, "--video") / f"{wanted.name}.mp4", "--video", folder=False)
+        if video is not None and agent.world is not None:
+            require_filming(agent.world)
         chosen = None if method == session.AUTO else settings
         with progress_bar() as progress:
             skills = agent.adapt(
@@ -84,7 +93,6 @@ def _command(words: Sequence[str]) -> Callable[..., None]:
         title = f"{skills.found.method} on {where}, model {identity(agent.model)}"
         console.print(report.table(_cells(skills.found, tested), title))
         if out is not None:
-            out.mkdir(parents=True, exist_ok=True)
             for skill in skills:
                 skill.save(out / f"{skill.latent.task}.json")
             console.print(f"{len(skills)} latents are in {out}", soft_wrap=True)

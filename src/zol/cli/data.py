@@ -4,13 +4,13 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from rich.console import Console
 from rich.table import Table
 from tyro.conf import Positional
 
 from zol.cli.worlds import field_table
 from zol.common.errors import DataError, ZolError
 from zol.common.progress import progress_bar
+from zol.common.terminal import terminal
 from zol.data import Dataset, coverage
 from zol.data.sources import import_dataset
 from zol.fields import States
@@ -29,6 +29,7 @@ def import_(
     from_dir: Path | None = None,
     cache: Path = Path("downloads"),
     sha256: str | None = None,
+    unverified: bool = False,
     mirror: tuple[str, ...] = (),
 ) -> None:
     """Convert a foreign dataset into one of zol's.
@@ -41,6 +42,7 @@ def import_(
         from_dir: Folder with ExORL downloads, for machines without internet.
         cache: Where ExORL downloads are kept.
         sha256: Checksum that the download must have.
+        unverified: Take a download without a checksum.
         mirror: Further addresses of the same download.
     """
     if world is not None:
@@ -54,6 +56,7 @@ def import_(
             from_dir=from_dir,
             cache=cache,
             sha256=sha256,
+            unverified=unverified,
             mirrors=mirror,
             progress=progress,
         )
@@ -67,7 +70,7 @@ def show(path: Positional[Path], /, world: str | None = None) -> None:
         path: Folder of the set.
         world: Name of the world, if the set does not know it.
     """
-    data, console = Dataset.open(path), Console()
+    data, console = Dataset.open(path), terminal()
     if len(data) == 0:
         raise DataError(f"{path} holds no whole episode yet: let its writer go on, or make it anew")
     known = _world_of(data, world)

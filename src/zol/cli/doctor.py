@@ -5,12 +5,12 @@ import os
 from importlib import metadata
 
 import torch
-from rich.console import Console
 from rich.table import Table
 
 from zol import __version__
 from zol.common.errors import install_line
 from zol.common.provenance import commit, processor
+from zol.common.terminal import terminal
 
 CORE = ("torch", "numpy", "safetensors", "pydantic", "tyro", "rich", "matplotlib")
 # package: (import name, extra, what it is for)
@@ -29,7 +29,7 @@ OPTIONAL = {
 
 def doctor() -> None:
     """Show versions, extras, threads, device and rendering, and the line that fixes what is missing."""
-    console = Console()
+    console = terminal()
     missing: list[str] = []
     table = Table("what", "found", "for", box=None, padding=(0, 3, 0, 0))
     table.add_row("zol", f"{__version__} ({commit()})", "")

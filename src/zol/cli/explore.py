@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Any, Literal
 
-from rich.console import Console
 from rich.table import Table
 from tyro.conf import Positional
 
@@ -11,6 +10,7 @@ from zol.collect.explore import ExploreConfig
 from zol.collect.explore import explore as run
 from zol.collect.rnd import RNDConfig
 from zol.common.progress import progress_bar
+from zol.common.terminal import terminal
 from zol.worlds import make
 
 
@@ -39,7 +39,7 @@ def explore(
     with progress_bar() as progress:
         data = run(make(world), out, config, progress=progress)
     found: Any = data.provenance["coverage"]
-    console = Console()
+    console = terminal()
     console.print(
         f"{out}: {len(data):,} transitions in {data.episodes:,} episodes", highlight=False, soft_wrap=True
     )

@@ -2,8 +2,9 @@
 
 from pathlib import Path
 
-from rich.console import Console
 from tyro.conf import Positional
+
+from zol.common.terminal import terminal
 
 
 def export(
@@ -25,11 +26,15 @@ def export(
         discount: of a model that does not record it
     """
     from zol import session
+    from zol.common.outputs import require_place
+    from zol.export import require_onnx
 
+    require_place(out)
+    require_onnx()
     agent = session.load(model, discount=discount)
     skills = [agent.skill(path) for path in latents]
     result = agent.export(out, skills, fixed=fixed, rate=rate)
-    console = Console()
+    console = terminal()
     for graph in result.graphs:
         console.print(f"wrote {result.folder / graph}", highlight=False, soft_wrap=True)
     console.print(

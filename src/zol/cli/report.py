@@ -3,7 +3,8 @@
 from pathlib import Path
 
 import tyro
-from rich.console import Console
+
+from zol.common.terminal import terminal
 
 FORMATS = ("md", "latex", "csv", "html")
 
@@ -21,6 +22,7 @@ def report(
     from zol.bench.publish import write_report
     from zol.bench.store import Store
     from zol.common.errors import ZolError, unknown_name
+    from zol.common.outputs import require_place
 
     wanted = [name for name in format.split(",") if name]
     for name in wanted:
@@ -28,5 +30,6 @@ def report(
             raise ZolError(unknown_name("format", name, FORMATS))
     if not store.is_file():
         raise ZolError(f"{store} does not exist: zol bench exorl --store {store} fills it")
+    require_place(out)
     written = write_report(Store(store), out, wanted)  # type: ignore[arg-type]
-    Console().print(f"{len(written)} files are in {out}", soft_wrap=True)
+    terminal().print(f"{len(written)} files are in {out}", soft_wrap=True)

@@ -3,10 +3,12 @@
 from pathlib import Path
 
 import tyro
-from rich.console import Console
 
 from zol import report
 from zol.common.errors import DataError
+from zol.common.outputs import require_place
+from zol.common.pictures import require_picture, write_picture
+from zol.common.terminal import terminal
 from zol.models import MODELS
 from zol.train.run_folder import METRICS, Line, read_metrics, shown_metrics
 
@@ -19,11 +21,13 @@ def show(run: tyro.conf.Positional[Path], rows: int = 12, out: Path | None = Non
         rows: how many steps to show, evenly spread
         out: picture of the returns, such as curve.png
     """
+    if out is not None:
+        require_picture(require_place(out, folder=False))
     lines = read_metrics(run)
     if not lines:
         raise DataError(f"{run / METRICS} has no metrics yet: is {run} the --out of a training run?")
     tested = [line for line in lines if "return/mean" in line]
-    console = Console()
+    console = terminal()
     tasks = [name.removeprefix("return/") for name in (tested[-1] if tested else {}) if "return/" in name]
     if tested:
         table = [
@@ -69,4 +73,4 @@ def _draw(tested: list[Line], tasks: list[str], out: Path) -> None:
             axes.axhline(tested[0][f"random/{task}"], color=curve.get_color(), linestyle=":", linewidth=0.8)
     axes.set(xlabel="gradient steps", ylabel="return (dotted: random actions)")
     axes.legend(frameon=False, fontsize="small")
-    figure.savefig(out, dpi=150)
+    write_picture(figure, out, dpi=150)

@@ -4,10 +4,10 @@ import inspect
 from typing import Annotated
 
 import tyro
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from zol.common.terminal import terminal
 from zol.fields import Layout
 from zol.tasks import Task
 from zol.worlds import WORLDS, World, make
@@ -19,7 +19,7 @@ def list_() -> None:
     for name, summary in WORLDS.summaries().items():
         extra = WORLDS.own[name].extra if name in WORLDS.own else ""
         table.add_row(name, escape(summary), extra and escape(f".[{extra}]"))
-    Console().print(table)
+    terminal().print(table)
 
 
 def show(
@@ -34,7 +34,7 @@ def show(
         list_()
         return
     world = make(name)
-    console = Console()
+    console = terminal()
     console.print(
         f"[bold]{world.name}[/bold]: {world.layout.obs_dim} observations, {world.action_dim} actions in "
         f"\\[-1, 1], {world.episode_length} steps per episode, discount {world.discount:g}"

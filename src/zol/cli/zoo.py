@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import tyro
-from rich.console import Console
 
 from zol import checkpoint, report
 from zol.checkpoint import zoo
+from zol.common.terminal import terminal
 
 
 def list_() -> None:
@@ -15,7 +15,7 @@ def list_() -> None:
     for name in zoo.names():
         facts = checkpoint.load(zoo.find(name)).facts
         rows.append([name, *(str(facts.get(key, "")) for key in ("world", "model", "steps", "seed"))])
-    Console().print(report.table((["name", "world", "model", "steps", "seed"], rows)))
+    terminal().print(report.table((["name", "world", "model", "steps", "seed"], rows)))
 
 
 def pack(source: tyro.conf.Positional[Path], out: Path, samples: int = zoo.SAMPLES) -> None:
@@ -28,4 +28,4 @@ def pack(source: tyro.conf.Positional[Path], out: Path, samples: int = zoo.SAMPL
     """
     folder = zoo.pack(source, out, samples)
     size = sum(file.stat().st_size for file in folder.iterdir())
-    Console().print(f"{folder}: {size / 1e6:.1f} MB", soft_wrap=True, highlight=False)
+    terminal().print(f"{folder}: {size / 1e6:.1f} MB", soft_wrap=True, highlight=False)

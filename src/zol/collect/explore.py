@@ -24,6 +24,7 @@ from zol.collect.rnd import RNDAgent, RNDConfig
 from zol.common import provenance
 from zol.common.config import Config
 from zol.common.errors import DataError
+from zol.common.outputs import require_place
 from zol.common.progress import Ticker
 from zol.common.tensors import counted, read_metadata, read_tensors, write_tensors
 from zol.common.threads import one_torch_thread
@@ -59,6 +60,7 @@ def explore(
     world: World, out: str | Path, config: ExploreConfig, *, progress: Progress | None = None
 ) -> Dataset:
     """Collect ``config.steps`` transitions into the set at ``out``; an unfinished run is continued."""
+    require_place(out)
     with one_torch_thread():
         _explore(_Run(world, Path(out), config), progress)
     return Dataset.open(out)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO
 
 from zol.common.errors import CheckpointError, DataError
+from zol.common.outputs import require_place
 
 # no space, quota used up, file larger than the system lets this process write
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -37,22 +38,51 @@ def temporary_name(path: Path) -> Path:
 
     A process number would not do: in containers it repeats from run to run.
     """
-    return path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+    return path.with_name(f".{_stem(path)}.{secrets.token_hex(8)}.tmp")
+
+
+def _stem(path: Path) -> str:
+    """A file's name, shortened where a longer one would be more than file systems take."""
+    return os.fsencode(path.name)[:200].decode(errors="ignore")
+
+
+def _leftovers(path: Path) -> Iterator[Path]:
+    """What writers of ``path`` left behind under temporary names, or are still writing."""
+    yield from path.parent.glob(f".{glob.escape(_stem(path))}.*.tmp")
 
 
 def write_atomic(path: Path, data: bytes) -> None:
     """Write under a temporary name, flush to the disk, then rename: a reader sees old or new, never half."""
-    temporary = temporary_name(path)
+    for leftover in _leftovers(path):
+        if leftover.is_file() and not leftover.is_symlink():
+            with suppress(DataError, OSError), lock(leftover):  # a living writer holds it
+                leftover.unlink()
+    temporary, file = _held_temporary(path)
     try:
-        with temporary.open("xb") as file:
+        with file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        temporary.replace(path)
+            if sys.platform != "win32":  # where an open file cannot be renamed
+                temporary.replace(path)
+        if sys.platform == "win32":
+            temporary.replace(path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
     _flush_folder(path.parent)
+
+
+def _held_temporary(path: Path) -> tuple[Path, IO[bytes]]:
+    """A new temporary file, held so that nobody takes it for a leftover."""
+    while True:
+        temporary = temporary_name(path)
+        file = temporary.open("xb")
+        with suppress(OSError):  # a file system without locks, or a cleaner that came in between
+            _hold(file)
+        if temporary.exists():
+            return temporary, file
+        file.close()
 
 
 def _flush_folder(folder: Path) -> None:
@@ -71,10 +101,11 @@ def new_folder(path: Path) -> Iterator[Path]:
     What killed processes left behind under temporary names is removed first; a folder that a living process
     is filling is locked, and stays.
     """
+    require_place(path)
     if path.exists():
         raise DataError(f"{path} already exists: choose another folder, or remove it first")
     path.parent.mkdir(parents=True, exist_ok=True)
-    for leftover in path.parent.glob(f".{glob.escape(path.name)}.*.tmp"):
+    for leftover in _leftovers(path):
         with suppress(DataError, OSError), lock(leftover / FILLING):
             shutil.rmtree(leftover)
     temporary = temporary_name(path)
@@ -132,17 +163,21 @@ def lock(path: Path) -> IO[bytes]:
     """An exclusive lock file that the system frees when the process dies, however it dies."""
     file = open(path, "ab")  # noqa: SIM115
     try:
-        if sys.platform == "win32":
-            import msvcrt
-
-            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
-        else:
-            import fcntl
-
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _hold(file)
     except OSError as error:
         file.close()
         raise DataError(
             f"another process is writing to {path.parent}: wait for it, or choose another folder"
         ) from error
     return file
+
+
+def _hold(file: IO[bytes]) -> None:
+    if sys.platform == "win32":
+        import msvcrt
+
+        msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+    else:
+        import fcntl
+
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -16,6 +16,8 @@ from rich.progress import (
 )
 from rich.text import Text
 
+from zol.common.terminal import terminal
+
 
 class _Note(ProgressColumn):
     """``note="…"`` of a task, if it has one."""
@@ -27,11 +29,12 @@ class _Note(ProgressColumn):
 def progress_bar(*, quiet: bool = False) -> Progress:
     """A bar to use as a context manager; ``advance`` and ``update(task, note=...)`` as in rich."""
     return Progress(
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=10),
         MofNCompleteColumn(),
         TimeRemainingColumn(),
         _Note(),
+        console=terminal(),
         disable=quiet,
     )
 

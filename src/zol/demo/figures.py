@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from zol import measure
+from zol.common.pictures import write_picture
 from zol.demo.story import Story
 from zol.fields import States
 from zol.models.network import Network
@@ -51,8 +52,7 @@ def draw(story: Story, world: Donut, out: Path) -> dict[str, Path]:
             "occupancy": _occupancy_figure(story, plt),
             "search": _search_figure(story, plt),
         }.items():
-            paths[name] = out / f"{name}.png"
-            figure.savefig(paths[name], bbox_inches="tight")
+            paths[name] = write_picture(figure, out / f"{name}.png", bbox_inches="tight")
             plt.close(figure)
     return paths
 

@@ -18,7 +18,9 @@ from zol import report, rollout
 from zol.adapt import Adapted, ZOLConfig, perturbed, prompted, zol_search
 from zol.collect.donut import collect
 from zol.common import files, provenance
+from zol.common.outputs import require_place
 from zol.common.progress import progress_bar
+from zol.common.terminal import terminal
 from zol.data import Dataset
 from zol.demo import figures, page
 from zol.demo.story import DemoConfig, Story, extra_columns
@@ -31,7 +33,8 @@ from zol.worlds.donut import Donut
 
 def run(config: DemoConfig, out: Path, console: Console | None = None) -> Story:
     """Run the demo and write ``out``: raw scores, figures, checkpoint, latents and one page."""
-    console = console or Console()
+    require_place(out)
+    console = console or terminal()
     world, seconds = Donut(), {}
     clock = time.perf_counter()
 
@@ -60,7 +63,7 @@ def run(config: DemoConfig, out: Path, console: Console | None = None) -> Story:
     console.print(
         report.table(report.summary(scores, "fb", extra_columns(story)), caption=report.caveat(scores))
     )
-    console.print(f"everything is in {out}/ ; open {out}/index.html")
+    console.print(f"everything is in {out}/ ; open {out}/index.html", soft_wrap=True)
     return story
 
 
@@ -132,7 +135,6 @@ def _test(
 
 def _write(story: Story, world: Donut, out: Path) -> None:
     story.scores.save(out / "scores")
-    (out / "latents").mkdir(parents=True, exist_ok=True)
     for name, found in story.methods.items():
         for latent in found.latents():
             latent.save(out / "latents" / f"{name}-{latent.task}.json")

@@ -3,12 +3,14 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from zol.common.errors import DataError
+from zol.common.files import write_bytes
 from zol.common.reading import read_json
 from zol.data.sources.npz import read_npz_file
 from zol.report.statistics import Array, Interval, bootstrap, number
@@ -46,12 +48,12 @@ class Scores:
 
     def save(self, path: str | Path) -> None:
         """Write arrays and facts as ``.npz`` and ``.json`` side by side."""
-        base = Path(path)
-        base.parent.mkdir(parents=True, exist_ok=True)
+        base, data = Path(path), BytesIO()
         arrays: dict[str, Any] = {f"values/{name}": value for name, value in self.values.items()}
-        np.savez_compressed(base.with_suffix(".npz"), **arrays)
+        np.savez_compressed(data, **arrays)
+        write_bytes(base.with_suffix(".npz"), data.getvalue())
         description = {"tasks": self.tasks, "methods": self.methods, "facts": dict(self.facts)}
-        base.with_suffix(".json").write_text(json.dumps(description, indent=2) + "\n")
+        write_bytes(base.with_suffix(".json"), (json.dumps(description, indent=2) + "\n").encode())
 
     @staticmethod
     def load(path: str | Path) -> "Scores":

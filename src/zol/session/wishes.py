@@ -27,11 +27,11 @@ def as_reward(function: Reward) -> Reward:
 
     def reward(states: States) -> Tensor:
         value: Any = function(states)
-        if isinstance(value, np.ndarray | np.generic):
+        if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in "fiub":
             value = torch.as_tensor(value)
-        if not isinstance(value, Tensor):
+        if not isinstance(value, Tensor) or value.is_complex():
             raise DataError(
-                f"the reward '{name_of(function)}' gave a {type(value).__name__}: a reward gives one number "
+                f"the reward '{name_of(function)}' gave a {_kind(value)}: a reward gives one number "
                 f"per state, here a tensor or array of shape {tuple(states.obs.shape[:-1])}"
             )
         return value if value.is_floating_point() else value.float()
@@ -65,3 +65,8 @@ def name_of(wish: Wish) -> str:
 def first_line(function: Reward) -> str:
     """The first line of what a function says of itself."""
     return (getdoc(function) or "").partition("\n")[0]
+
+
+def _kind(value: Any) -> str:
+    dtype = getattr(value, "dtype", None)
+    return type(value).__name__ + (f" of {dtype}" if dtype is not None else "")

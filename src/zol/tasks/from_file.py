@@ -44,7 +44,7 @@ def _run(path: Path) -> dict[str, "Task | Reward"]:
     module = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a file that ends the program would end it without a word
         raise DataError(f"{path} cannot be run{_line(error, path)}: {_named(error)}") from error
     return {
         name: value
@@ -62,7 +62,7 @@ def _guarded(function: Reward, path: Path) -> Reward:
             value = function(states)
         except ZolError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise DataError(
                 f"the reward '{function.__name__}' of {path} failed{_line(error, path)}: {_named(error)}"
             ) from error
@@ -76,11 +76,11 @@ def _guarded(function: Reward, path: Path) -> Reward:
     return reward
 
 
-def _named(error: Exception) -> str:
+def _named(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def _line(error: Exception, path: Path) -> str:
+def _line(error: BaseException, path: Path) -> str:
     """Where in the user's file it happened."""
     lines = [
         f.lineno for f in traceback.extract_tb(error.__traceback__) if Path(f.filename).name == path.name

@@ -71,6 +71,12 @@ class Task:
         return found.bool()
 
     def _one_per_state(self, value: Tensor, states: States, expected: str) -> Tensor:
+        if not isinstance(value, Tensor) or value.is_complex():
+            kind = str(value.dtype) if isinstance(value, Tensor) else type(value).__name__
+            raise DataError(
+                f"task '{self.name}' returned {kind}: {expected} per state, as a tensor of real numbers of "
+                f"shape {tuple(states.obs.shape[:-1])}"
+            )
         if value.shape != states.obs.shape[:-1]:
             raise DataError(
                 f"task '{self.name}' returned shape {tuple(value.shape)} for states of shape "

@@ -13,11 +13,14 @@ from rich.progress import Progress
 from zol import checkpoint
 from zol.checkpoint import DYNAMICS
 from zol.common.errors import DataError
+from zol.common.outputs import require_place
+from zol.common.terminal import terminal
 from zol.data import Dataset
 from zol.fields import Layout
 from zol.imagination.dynamics import Dynamics, DynamicsConfig, DynamicsLearner
 from zol.imagination.learned_world import LearnedWorld
 from zol.train.loop import TrainConfig, fit
+from zol.train.tensorboard import require_tensorboard
 from zol.worlds import make
 from zol.worlds.base import World
 
@@ -76,6 +79,9 @@ def learn_world(
 
 def add_learned_world(dataset: Dataset, out: str | Path, config: WorldConfig) -> LearnedWorld:
     """Train a learned world on the data of a checkpoint's model, store it there and report its quality."""
+    require_place(out)
+    if config.tensorboard:
+        require_tensorboard()
     model = checkpoint.load(out).model
     if (dataset.obs_dim, dataset.action_dim) != (model.obs_dim, model.action_dim):
         raise DataError(
@@ -85,7 +91,7 @@ def add_learned_world(dataset: Dataset, out: str | Path, config: WorldConfig) ->
     name = dataset.provenance.get("world")
     world = make(str(name)) if name is not None else None
     learned = learn_world(dataset, world.layout if world is not None else None, config, out)
-    report_learned_world(learned, world, out, Console(soft_wrap=True, highlight=False))
+    report_learned_world(learned, world, out, terminal(soft_wrap=True, highlight=False))
     return learned
 
 

@@ -21,7 +21,10 @@ from zol.checkpoint import Checkpoint
 from zol.common import parallel
 from zol.common.device import choose_device, choose_threads
 from zol.common.errors import CheckpointError, DataError, ZolError, unknown_name
+from zol.common.outputs import require_place
+from zol.common.terminal import terminal
 from zol.data import Dataset
+from zol.models.foreign.hub import ORIGIN
 from zol.models.network import Network
 from zol.models.settings import FROM_DATA, settings_of
 from zol.session import Agent
@@ -29,6 +32,7 @@ from zol.train.learned_world import WorldConfig, learn_world, report_learned_wor
 from zol.train.loop import TrainConfig, fit, prompt_sample
 from zol.train.planning import Plan, plan
 from zol.train.returns import ReturnEvaluation
+from zol.train.tensorboard import require_tensorboard
 from zol.worlds.base import World
 
 EPISODES = 10  # per task and evaluation on the command line, where the data name a world
@@ -103,6 +107,10 @@ def execute(
     """Train as planned, with these settings instead of the suggested ones."""
     if plan.dataset is None:
         raise DataError("there is nothing to train on: give data")
+    if out is not None:
+        require_place(out)
+    if training.tensorboard:
+        require_tensorboard()
     before = torch.get_num_threads()
     with parallel.processes(choose_device(device)) as place:
         width = int(settings.get("hidden", plan.entry.config.model_fields["hidden"].default))
@@ -148,6 +156,7 @@ def _train(
     if plan.start is not None:
         learner.start = str(plan.start.facts["weights"])
         facts["start"] = f"{plan.start.facts['model']} {learner.start}"
+        facts |= {name: plan.start.facts[name] for name in ORIGIN if name in plan.start.facts}
     where = f"{device} with {torch.get_num_threads()} threads" if device.type == "cpu" else str(device)
     console.print(
         f"preset {plan.preset}: {sum(p.numel() for p in model.parameters()):,} weights, {len(dataset):,} "
@@ -169,7 +178,7 @@ def _train(
 def _console(progress: Progress | None) -> Console:
     if progress is not None:
         return progress.console
-    return Console(quiet=not parallel.is_main(), soft_wrap=True, highlight=False)
+    return terminal(quiet=not parallel.is_main(), soft_wrap=True, highlight=False)
 
 
 def _tested_world(plan: Plan, dataset: Dataset) -> World:

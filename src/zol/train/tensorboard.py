@@ -2,20 +2,26 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from zol.common.extras import require
 
 FOLDER = "tensorboard"
 
 
+def require_tensorboard() -> Any:
+    """The class that writes event files; it can be asked for before anything is trained."""
+    require("tensorboard", "tensorboard", "--tensorboard")
+    from torch.utils.tensorboard import SummaryWriter
+
+    return SummaryWriter
+
+
 class MetricsWriter:
     """Writes event files below a run's folder; what an earlier session wrote after ``step`` is hidden."""
 
     def __init__(self, run: Path, step: int) -> None:
-        require("tensorboard", "tensorboard", "--tensorboard")
-        from torch.utils.tensorboard import SummaryWriter
-
-        self._writer = SummaryWriter(str(run / FOLDER), purge_step=step + 1)
+        self._writer = require_tensorboard()(str(run / FOLDER), purge_step=step + 1)
 
     def write(self, line: Mapping[str, float]) -> None:
         """Write one line of metrics: every number but the step itself, under its own name."""

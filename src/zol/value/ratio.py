@@ -17,13 +17,15 @@ def by_ratio(problem: ValueProblem, z: Tensor, shaping: measure.Shaping = "relu"
     features = prompt.backward_features(model, evidence.obs)
     raw = measure.raw_ratio(model, measure.forward_mean(model, evidence.starts, z), features)
     w = measure.shape_weights(raw, shaping)  # [K, N], mean one unless nothing is positive
-    n, r, square = w.shape[-1], evidence.rewards, w.square()
+    r, exponent = prompt.ordinary_scale(evidence.rewards)  # [T, N]; squares must not overflow
+    n, square = w.shape[-1], w.square()
     mean = w @ r.mT / n
     # Σ w² (r − J)², multiplied out so that [K, T, N] is never held in memory.
     spread = (
         square @ r.square().mT - 2 * mean * (square @ r.mT) + mean.square() * square.sum(-1, keepdim=True)
     )
-    error = spread.clamp_min(0).sqrt() / n
+    error = prompt.scaled(spread.clamp_min(0).sqrt().mT / n, exponent).mT
+    mean = prompt.scaled(mean.mT, exponent).mT
     return ValueEstimate(
         measure.next_state_return(model, mean, problem.start_rewards.mean(-1)),
         measure.next_state_return(model, error, error.new_zeros(())),  # the conversion is linear

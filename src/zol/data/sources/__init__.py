@@ -6,6 +6,7 @@ from pathlib import Path
 from rich.progress import Progress
 
 from zol.common.errors import DataError
+from zol.common.outputs import require_place
 from zol.data.dataset import Dataset
 
 
@@ -18,6 +19,7 @@ def import_dataset(
     from_dir: Path | None = None,
     cache: Path = Path("downloads"),
     sha256: str | None = None,
+    unverified: bool = False,
     mirrors: Sequence[str] = (),
     progress: Progress | None = None,
 ) -> Dataset:
@@ -25,8 +27,10 @@ def import_dataset(
 
     ``source`` is ``exorl/DOMAIN/ALGORITHM``, ``minari:NAME``, an npz or HDF5 file, or a zip or folder
     of ExORL episodes. ``world`` is kept in the provenance. The other settings are for ExORL: how many
-    episodes to take, a folder with downloads, where to keep them, their checksum, and further addresses.
+    episodes to take, a folder with downloads, where to keep them, their checksum (or that there is none), and
+    further addresses, https all of them.
     """
+    require_place(out)
     if Path(out).exists():
         raise DataError(f"{out} already exists: choose another folder, or remove it first")
     if source.startswith("minari:"):
@@ -41,12 +45,21 @@ def import_dataset(
     from zol.data.sources import exorl
     from zol.data.sources.download import download
 
-    path, domain = Path(source), None
+    path, domain, proof = Path(source), None, None
     if source.startswith("exorl/") and not path.exists():
         domain, algorithm = exorl.parse(source)
         if from_dir is not None:
             path = exorl.find_local(from_dir, domain, algorithm)
         else:
             urls = [exorl.URL.format(domain=domain, algorithm=algorithm), *mirrors]
-            path = download(urls, cache / f"{domain}_{algorithm}.zip", sha256=sha256, progress=progress)
-    return exorl.import_exorl(path, out, world=world or domain, episodes=episodes, progress=progress)
+            path = download(
+                urls,
+                cache / f"{domain}_{algorithm}.zip",
+                sha256=sha256,
+                unverified=unverified,
+                progress=progress,
+            )
+            proof = sha256 or "unverified"
+    return exorl.import_exorl(
+        path, out, world=world or domain, episodes=episodes, sha256=proof, progress=progress
+    )

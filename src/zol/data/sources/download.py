@@ -2,11 +2,13 @@
 
 import hashlib
 import http.client
+import re
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from rich.progress import Progress
 
@@ -15,6 +17,7 @@ from zol.common.progress import Ticker
 
 CHUNK = 1 << 20
 TIMEOUT = 30.0
+SECURE: tuple[str, ...] = ("https://",)
 TROUBLE = (OSError, http.client.HTTPException)
 
 
@@ -23,6 +26,7 @@ def download(
     target: Path,
     *,
     sha256: str | None = None,
+    unverified: bool = False,
     attempts: int = 5,
     pause: float = 1.0,
     progress: Progress | None = None,
@@ -30,8 +34,11 @@ def download(
     """Fetch a file to ``target``; a part that is already there (``target.part``) is continued.
 
     ``mirrors`` are addresses of the same file, tried in turn. The file gets its name only when it is
-    whole and, if ``sha256`` is given, proven to be the right one.
+    whole and proven to be the right one by its ``sha256``, unless ``unverified`` says that this is not asked.
     """
+    _require_proof(target.name, sha256, unverified)
+    for url in mirrors:
+        _require_https(url)
     if target.exists():
         _verify(target, sha256)
         return target
@@ -61,14 +68,40 @@ def download(
     return target
 
 
+def _require_proof(name: str, sha256: str | None, unverified: bool) -> None:
+    if sha256 is None and not unverified:
+        raise DataError(
+            f"nothing proves that {name} is what it should be: give its checksum, --sha256 HEX, or "
+            "--unverified to take whatever the server sends"
+        )
+    if sha256 is not None and re.fullmatch("[0-9a-fA-F]{64}", sha256) is None:
+        raise DataError(f"'{sha256}' is no SHA-256: that has 64 hexadecimal digits")
+
+
+def _require_https(url: str) -> None:
+    if not url.startswith(SECURE):
+        raise DataError(f"'{url}' is not an https address: others can be read and changed on the way")
+
+
+class _StaysSecure(urllib.request.HTTPRedirectHandler):
+    """Follows servers to other addresses, but never out of https."""
+
+    def redirect_request(
+        self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str
+    ) -> urllib.request.Request | None:
+        _require_https(newurl)
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+OPENER = urllib.request.build_opener(_StaysSecure)
+
+
 def _fetch(url: str, part: Path, progress: Progress | None) -> None:
     """Append to ``part`` what is missing of it; raises an OSError if the connection breaks."""
-    if not url.startswith(("http://", "https://")):
-        raise DataError(f"'{url}' is not an http or https address")
     have = part.stat().st_size if part.exists() else 0
     request = urllib.request.Request(url, headers={"Range": f"bytes={have}-"} if have else {})
     try:
-        response = urllib.request.urlopen(request, timeout=TIMEOUT)
+        response = OPENER.open(request, timeout=TIMEOUT)
     except urllib.error.HTTPError as error:
         error.close()
         if error.code == 416 and have and _total(error.headers.get("Content-Range")) == have:

@@ -104,12 +104,14 @@ def import_exorl(
     *,
     world: str | None = None,
     episodes: int | None = None,
+    sha256: str | None = None,
     progress: Progress | None = None,
 ) -> Dataset:
     """Convert a zip or folder of ExORL episodes into a dataset at ``out``, in numerical order.
 
-    ``episodes`` takes only the first so many. Rewards are kept as the extra column ``reward`` (four
-    columns in the maze, one per corner), simulator states as ``physics``.
+    ``episodes`` takes only the first so many; ``sha256`` of the source is noted in the provenance. Rewards
+    are kept as the extra column ``reward`` (four columns in the maze, one per corner), simulator states as
+    ``physics``.
     """
     source = Path(source)
     if not source.exists():
@@ -125,7 +127,7 @@ def import_exorl(
         raise DataError(f"{source} holds {len(found)} episodes, {episodes} were asked for")
     chosen = found[:episodes]
     facts = provenance.of_data(
-        "exorl", world=world, file=source.name, episodes=len(chosen), variant="exorl-raw"
+        "exorl", world=world, file=source.name, sha256=sha256, episodes=len(chosen), variant="exorl-raw"
     )
     bar = Ticker(progress, "importing", len(chosen), note="episodes")
     unpacked = Expansion(files.size)

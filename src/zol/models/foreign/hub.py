@@ -1,11 +1,15 @@
 """Checkpoints from the Hugging Face hub: ``hf://org/name`` or ``hf://org/name@revision``."""
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from zol.common.errors import CheckpointError
 from zol.common.extras import require
 
+ORIGIN = ("origin", "revision", "pinned")  # facts about where a checkpoint comes from
+COMMIT = re.compile(r"[0-9a-f]{40}")
 ADDRESS = re.compile(r"hf://([\w.-]+/[\w.-]+)(?:@([\w./-]+))?")
 # Never *.pkl or *.pth: what is not downloaded cannot be opened by mistake. The data files (gigabytes)
 # are left out as well.
@@ -15,6 +19,24 @@ WANTED = ["*config.json", "*init_kwargs.json", "*model.safetensors"]
 def is_hub(path: str | Path) -> bool:
     """Does this name something on the hub?"""
     return isinstance(path, str) and path.startswith("hf://")
+
+
+def fetch(address: str) -> tuple[Path, dict[str, Any]]:
+    """The local folder of a hub repository, and facts about it for whoever asks where a model comes from.
+
+    ``revision`` is the commit that was fetched, as far as the hub's own library tells it; ``pinned`` says
+    whether the address named it. A branch or a tag may be another commit tomorrow.
+    """
+    folder, asked = download(address), address.partition("@")[2]
+    commit = folder.name if COMMIT.fullmatch(folder.name) else None
+    facts: dict[str, Any] = {"origin": address, "pinned": COMMIT.fullmatch(asked) is not None}
+    return folder, facts | {"revision": commit or asked or "unknown"}
+
+
+def described(facts: Mapping[str, Any]) -> str:
+    """Where on the hub a checkpoint comes from, in a few words."""
+    note = "" if facts.get("pinned") else ", not pinned"
+    return f"{str(facts['origin']).partition('@')[0]} at {facts['revision']}{note}"
 
 
 def download(address: str) -> Path:
