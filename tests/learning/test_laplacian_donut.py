@@ -19,7 +19,7 @@ def test_laplacian_features_learn_the_donut() -> None:
     settings = {"z_dim": 16, "hidden": 64, "backward_hidden": 64, "batch_size": 128}
     trained = pretrain(data, "laplacian", steps=600, **settings)
     evidence = Evidence.gather(data, world.tasks, world.layout, samples=4000, generator=seeded(1))
-    latents = prompted(trained.model, evidence, trained.default_prompt).latents()
+    latents = prompted(trained.model, evidence, trained.checkpoint.default_prompt).latents()
     earned = evaluate(world, trained.model, latents, episodes=32, generator=seeded(2)).returns.mean(1)
     tasks = [world.tasks[name] for name in evidence.tasks]
     random = random_returns(world, tasks, episodes=32, generator=seeded(2)).mean(1)
