@@ -22,7 +22,7 @@ def read_sample(path: Path, obs_dim: int, action_dim: int) -> dict[str, Tensor]:
     """The tensors of a sample; names and shapes are checked before they are read, types and values then."""
     with open_tensors(path, SAMPLE_LIMIT) as file:
         _check(file.shapes, obs_dim, action_dim, path)
-        return {name: file.read(name, DTYPES.get(name)) for name in file.shapes}
+        return {name: file.read(name, DTYPES.get(name), own=False) for name in file.shapes}
 
 
 def write_sample(

@@ -66,14 +66,15 @@ class TensorFile:
         )
         compare_shapes(expected, given, self.path)
 
-    def read(self, name: str, dtype: torch.dtype | None = None) -> Tensor:
-        """One tensor in memory of its own, checked to be finite.
+    def read(self, name: str, dtype: torch.dtype | None = None, *, own: bool = True) -> Tensor:
+        """One tensor, checked to be finite; in memory of its ``own``, or mapped from the file.
 
-        With a ``dtype`` it is converted, between the precisions of one kind of number only.
+        With a ``dtype`` it is converted, between the precisions of one kind of number only. Samples stay
+        mapped: sums over them round differently at other addresses, and results must not change.
         """
         stored: Tensor = self._file.get_tensor(name)
         tensor = converted(stored, stored.dtype if dtype is None else dtype, name, self.path)
-        if tensor is stored:
+        if own and tensor is stored:
             tensor = stored.clone()
         check_finite(tensor, f"tensor '{name}' of {self.path}")
         return tensor

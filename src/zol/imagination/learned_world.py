@@ -113,7 +113,7 @@ class LearnedWorld:
                 dynamics = Dynamics(config)
             net = {f"net.{name}": shape for name, shape in shapes_of(dynamics).items()}
             file.require(net | _experience(file.shapes, config, path))
-            found = {name: file.read(name, torch.float32) for name in file.shapes}
+            found = {name: file.read(name, torch.float32, own=name in net) for name in file.shapes}
         assign(dynamics, {n.removeprefix("net."): found[n] for n in net}, path)
         return LearnedWorld(dynamics.eval(), found["starts"], found["states"], found["actions"])
 
