@@ -48,7 +48,7 @@ def _command(words: Sequence[str]) -> Callable[..., None]:
     listed = "; ".join(f"{name}: {summary}" for name, summary in METHODS.summaries().items())
 
     def adapt(
-        model: tyro.conf.Positional[str],
+        model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")],
         task: tuple[str, ...] = (),
         reward: tuple[str, ...] = (),
         method: str = session.AUTO,

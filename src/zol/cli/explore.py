@@ -1,10 +1,10 @@
 """zol explore: fill a dataset from a world without any reward."""
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from rich.table import Table
-from tyro.conf import Positional
+from tyro.conf import Positional, arg
 
 from zol.collect.explore import ExploreConfig
 from zol.collect.explore import explore as run
@@ -15,7 +15,7 @@ from zol.worlds import make
 
 
 def explore(
-    world: Positional[str],
+    world: Annotated[str, Positional, arg(metavar="WORLD")],
     /,
     out: Path,
     steps: int = 1_000_000,

@@ -1,14 +1,15 @@
 """``zol export``: a policy for a robot."""
 
 from pathlib import Path
+from typing import Annotated
 
-from tyro.conf import Positional
+from tyro.conf import Positional, arg
 
 from zol.common.terminal import terminal
 
 
 def export(
-    model: Positional[str],
+    model: Annotated[str, Positional, arg(metavar="MODEL")],
     out: Path,
     latents: tuple[Path, ...] = (),
     fixed: bool = False,

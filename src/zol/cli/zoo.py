@@ -10,12 +10,19 @@ from zol.common.terminal import terminal
 
 
 def list_() -> None:
-    """Show the pretrained models that come with zol; their folders hold model cards."""
+    """Show the pretrained models that come with zol, with mean returns over the tasks of their worlds.
+
+    Returns are those of plain prompts, measured while each model was trained; model cards have every task.
+    """
     rows = []
     for name in zoo.names():
         facts = checkpoint.load(zoo.find(name)).facts
-        rows.append([name, *(str(facts.get(key, "")) for key in ("world", "model", "steps", "seed"))])
-    terminal().print(report.table((["name", "world", "model", "steps", "seed"], rows)))
+        tested = facts.get("returns") or [{}]
+        means = tested[-1].get("return/mean"), tested[0].get("random/mean")
+        shown = [report.number(mean) if mean is not None else "–" for mean in means]
+        rows.append([name, *(str(facts.get(key, "")) for key in ("world", "model", "steps", "seed")), *shown])
+    columns = ["name", "world", "model", "steps", "seed", "return", "random actions"]
+    terminal().print(report.table((columns, rows)))
 
 
 def pack(source: tyro.conf.Positional[Path], out: Path, samples: int = zoo.SAMPLES) -> None:
