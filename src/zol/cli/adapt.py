@@ -6,7 +6,7 @@ for the whole command with that method's settings.
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import tyro
 
