@@ -17,7 +17,7 @@ from zol.adapt.paper_settings import TASKS
 from zol.bench.run import run_grid
 from zol.bench.store import Key, Result, Store
 from zol.cli import main
-from zol.common.files import read_tensors
+from zol.common.tensors import read_tensors
 from zol.data import Dataset
 from zol.train.run_folder import read_metrics
 

@@ -16,7 +16,7 @@ from zol.evidence import Evidence
 from zol.fields import Layout, States
 from zol.models.fb import FBConfig, fb_network
 from zol.models.network import Network
-from zol.session import as_reward
+from zol.session.wishes import as_reward
 from zol.tasks import Task
 from zol.tasks.from_file import task_from_file
 from zol.value import ESTIMATORS, ValueProblem
