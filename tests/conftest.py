@@ -1,8 +1,28 @@
-"""What tests of several folders share: a small trained model."""
+"""What many tests share: commands as a user types them, and a small trained model."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+Command = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def zol_command(capsys: pytest.CaptureFixture[str]) -> Command:
+    """Runs ``zol WORDS…`` in this process; gives its exit code, output and errors."""
+    from zol.cli import main
+
+    def run(*words: str) -> tuple[int, str, str]:
+        try:
+            main(list(words))
+            code = 0
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return run
 
 
 @pytest.fixture(scope="session")
