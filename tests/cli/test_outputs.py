@@ -21,8 +21,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "train": (f"train fb --data {{data}} --out {{out}} {SMALL}", "zol.train.pretraining.fit"),
     "train dynamics": ("train dynamics --data {data} --out {out}", "zol.train.learned_world.fit"),
     "train show": ("train show {model} --out {out}/curve.png", "zol.cli.train_show.read_metrics"),
-    "adapt": ("adapt {model} --task cross --out {out}", "zol.session.solve"),
-    "film": ("adapt {model} --task cross --video {out}", "zol.session.solve"),
+    "adapt": ("adapt {model} --task cross --out {out}", "zol.session.agent.solve"),
+    "film": ("adapt {model} --task cross --video {out}", "zol.session.agent.solve"),
     "pack": ("zoo pack {model} --out {out}", "zol.checkpoint.save"),
     "bench": ("bench exorl {model} --store {out}/s.sqlite", "zol.bench.run.open_model"),
     "sweep": ("sweep {model} --store {out}/s.sqlite", "zol.bench.sweep.open_model"),
@@ -30,7 +30,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "humenv": ("bench humenv --model {model} --buffer {npz} --out {out}/scores", "zol.bench.humenv.make"),
     "report": ("report {store} --out {out}", "zol.bench.store.Store.results"),
     "export": ("export {model} --out {out}", "zol.session.load"),
-    "demo": ("demo --out {out}", "zol.demo.story.collect"),
+    "demo": ("demo --out {out}", "zol.demo.pipeline.collect"),
 }
 PLACES = ["an existing file", "below a file", "a long name"]
 if Path("/proc/self").exists():
@@ -100,7 +100,7 @@ def test_a_reward_whose_name_is_too_long_for_a_file(
     tiny_checkpoint: Path, tmp_path: Path, zol_command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "r.py").write_text(f"def {'x' * 300}(s): return s['obs'][..., 0]\n")
-    forbid(monkeypatch, "zol.session.solve")
+    forbid(monkeypatch, "zol.session.agent.solve")
     words = ["adapt", str(tiny_checkpoint), "--reward", f"{tmp_path}/r.py:{'x' * 300}"]
     code, _, said = zol_command(*words, "--out", str(tmp_path / "out"))
     assert code == 2
@@ -110,10 +110,10 @@ def test_a_reward_whose_name_is_too_long_for_a_file(
 @pytest.mark.parametrize(
     ("package", "words", "begun"),
     [
-        ("imageio_ffmpeg", "adapt walker --task run --video {out}", "zol.session.solve"),
+        ("imageio_ffmpeg", "adapt walker --task run --video {out}", "zol.session.agent.solve"),
         ("onnxruntime", "export {model} --out {out}", "zol.session.load"),
         (
-            "torch.utils.tensorboard",
+            "tensorboard",
             f"train fb --data {{data}} --out {{out}} --tensorboard {SMALL}",
             "zol.train.pretraining.fit",
         ),

@@ -30,7 +30,7 @@ REWARDS = torch.stack([(OBS[:, 0] > 0).float(), OBS[:, 1], (OBS[:, 2] > 2.5).flo
 def network(**settings: bool) -> Network:
     config = FBConfig(obs_dim=3, action_dim=2, z_dim=6, hidden=16, backward_hidden=16)
     model = fb_network(config, torch.Generator().manual_seed(0))
-    return Network(model.config.but(**settings)) if settings else model
+    return Network(model.config.updated(**settings)) if settings else model
 
 
 MODEL = network()

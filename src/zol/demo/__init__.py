@@ -1,6 +1,6 @@
 """The whole story on the donut in a few minutes: what ``make demo`` runs."""
 
-from zol.demo.run import run
+from zol.demo.pipeline import run
 from zol.demo.story import DemoConfig
 
 __all__ = ["DemoConfig", "run"]
