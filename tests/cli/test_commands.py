@@ -4,6 +4,7 @@ import json
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,40 +12,32 @@ import pytest
 from zol.cli import commands, main
 from zol.report import Scores
 
-
-def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
-    try:
-        main(list(words))
-        code = 0
-    except SystemExit as stop:
-        code = int(stop.code or 0)
-    captured = capsys.readouterr()
-    return code, captured.out, captured.err
+Command = Callable[..., tuple[int, str, str]]
 
 
-def test_overview_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = run(capsys)
+def test_overview_lists_every_command(zol_command: Command) -> None:
+    code, out, _ = zol_command()
     assert code == 0
     for name in commands():
         assert name in out
 
 
 @pytest.mark.parametrize("name", commands())
-def test_every_command_has_help(capsys: pytest.CaptureFixture[str], name: str) -> None:
-    code, out, _ = run(capsys, *name.split(), "--help")
+def test_every_command_has_help(zol_command: Command, name: str) -> None:
+    code, out, _ = zol_command(*name.split(), "--help")
     assert code == 0
     assert "usage" in out.lower()
 
 
-def test_near_misses_are_suggested(capsys: pytest.CaptureFixture[str]) -> None:
-    code, _, err = run(capsys, "demmo")
+def test_near_misses_are_suggested(zol_command: Command) -> None:
+    code, _, err = zol_command("demmo")
     assert code == 2
     assert err.startswith("zol: no command called 'demmo'; did you mean 'demo'?")
     assert "Traceback" not in err
 
 
-def test_version(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(capsys, "--version")[1].startswith("zol 0.")
+def test_version(zol_command: Command) -> None:
+    assert zol_command("--version")[1].startswith("zol 0.")
 
 
 @pytest.mark.parametrize("words", ["worlds show walker", "adapt --help"])
@@ -61,8 +54,8 @@ def test_a_reader_that_has_seen_enough_is_no_error(words: str) -> None:
     assert zol.wait() == 1
 
 
-def test_doctor_reports_and_finds_nothing_wrong_here(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = run(capsys, "doctor")
+def test_doctor_reports_and_finds_nothing_wrong_here(zol_command: Command) -> None:
+    code, out, _ = zol_command("doctor")
     assert code == 0
     for word in ("torch", "mujoco", "rendering", "threads", "device"):
         assert word in out
@@ -164,11 +157,11 @@ def test_training_reports_returns_and_keeps_its_command(trained: Path) -> None:
 
 @pytest.mark.parametrize("method", ["zol", "fb", "ridge", "weighted"])
 def test_a_checkpoint_adapts_on_its_own(
-    trained: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path, method: str
+    trained: Path, zol_command: Command, tmp_path: Path, method: str
 ) -> None:
     words = ["adapt", str(trained / "run"), "--task", "cross", "--method", method]
     words += ["--steps", "3"] if method == "zol" else []
-    code, out, _ = run(capsys, *words, "--episodes", "2", "--out", str(tmp_path / "z"))
+    code, out, _ = zol_command(*words, "--episodes", "2", "--out", str(tmp_path / "z"))
     assert code == 0
     assert "cross" in out
     assert "ESS" in out
@@ -177,40 +170,38 @@ def test_a_checkpoint_adapts_on_its_own(
 
 
 def test_rehearsal_is_the_default_where_there_is_a_learned_world(
-    trained: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    trained: Path, zol_command: Command, tmp_path: Path
 ) -> None:
-    code, out, _ = run(capsys, "adapt", str(trained / "run"), "--task", "cross", "--out", str(tmp_path / "z"))
+    code, out, _ = zol_command("adapt", str(trained / "run"), "--task", "cross", "--out", str(tmp_path / "z"))
     assert code == 0
     assert "corr." in out
     latent = json.loads((tmp_path / "z" / "cross.json").read_text())
     assert latent["method"] == "rehearse"
 
 
-def test_adapting_to_an_unknown_task_is_one_sentence(
-    trained: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    code, _, err = run(capsys, "adapt", str(trained / "run"), "--task", "croos")
+def test_adapting_to_an_unknown_task_is_one_sentence(trained: Path, zol_command: Command) -> None:
+    code, _, err = zol_command("adapt", str(trained / "run"), "--task", "croos")
     assert code == 2
     assert "did you mean 'cross'" in err
 
 
 def test_tasks_without_any_reward_in_the_sample_are_left_out_aloud(
-    trained: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    trained: Path, zol_command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from zol.worlds.donut import TASKS
 
     monkeypatch.setitem(TASKS, "cross", TASKS["square"].where(lambda s: s["radius"] > 9).named("cross"))
-    code, out, _ = run(capsys, "adapt", str(trained / "run"), "--method", "fb")
+    code, out, _ = zol_command("adapt", str(trained / "run"), "--method", "fb")
     assert code == 0
     assert "left out: cross" in out.replace("\n", " ")
-    code, _, err = run(capsys, "adapt", str(trained / "run"), "--method", "fb", "--task", "cross")
+    code, _, err = zol_command("adapt", str(trained / "run"), "--method", "fb", "--task", "cross")
     assert code == 2
     assert "nothing is left" in err
 
 
-def test_training_on_nothing_is_one_sentence(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    code, _, err = run(
-        capsys, "train", "fb", "--data", str(tmp_path / "none"), "--out", str(tmp_path / "run")
+def test_training_on_nothing_is_one_sentence(zol_command: Command, tmp_path: Path) -> None:
+    code, _, err = zol_command(
+        "train", "fb", "--data", str(tmp_path / "none"), "--out", str(tmp_path / "run")
     )
     assert code == 2
     assert err.startswith("zol: ")
@@ -227,15 +218,15 @@ def test_training_on_nothing_is_one_sentence(capsys: pytest.CaptureFixture[str],
     ids=["disk", "memory", "store"],
 )
 def test_what_the_system_refuses_is_one_sentence(
-    error: Exception, shown: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    error: Exception, shown: str, zol_command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse() -> None:
         raise error
 
     monkeypatch.setattr("zol.cli.doctor.doctor", refuse)
-    code, _, err = run(capsys, "doctor")
+    code, _, err = zol_command("doctor")
     assert code == 3
     assert err.startswith("zol: zol doctor stopped: ")
     assert shown in err
     assert err.count("\n") == 1
-    assert "Traceback" in run(capsys, "doctor", "--debug")[2]
+    assert "Traceback" in zol_command("doctor", "--debug")[2]
