@@ -73,14 +73,12 @@ def check_health(model: Model, sample: HealthSample, latents: int = 16) -> dict[
     first = B if counted is batch.next_obs else model.backward(counted)  # [N, d]
     gamma = model.discount * (~batch.terminated).to(B.dtype)
     residual, mass = measure.bellman_residual(model, F.mean(0), next_F, first, B, gamma)
+    mean_reward = z @ B.mean(0)  # of the reward Bᵀz, whose moment E[B r] is z where B is white
+    reward_here = (first * z).sum(-1)  # used only by measures that count s itself, and then first is B(s)
 
     def value(forward: Tensor) -> Tensor:
-        """Q_z ``[N]`` for the reward Bᵀz, whose moment E[B r] is z where B is white."""
-        mean_reward = z @ B.mean(0)
-        # r(s) matters only to measures that count s itself, and then ``first`` is B(s).
-        reward_here = (first * z).sum(-1)
         product = (forward * z).sum(-1)
-        return measure.discounted_return(model, product, mean_reward, reward_here, normalised=False)
+        return measure.discounted_return(model, product, mean_reward, reward_here, normalised=False)  # [N]
 
     actor_value = value(actor_F)
     return {

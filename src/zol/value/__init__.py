@@ -1,7 +1,9 @@
 """What a latent is worth, offline, with an interval. One file per estimator, one line per file below.
 
-problem = ValueProblem(model, evidence, tasks, layout, learned_world)
-ESTIMATORS["ratio"].estimate(problem, z)      # latents [K, d] → ValueEstimate of [K, T]
+    problem = ValueProblem(model, evidence, tasks, layout, learned_world)
+    ESTIMATORS["ratio"].estimate(problem, z)      # latents [K, d] → ValueEstimate of [K, T]
+
+``zol bench ranking`` compares all of them with what latents truly earn.
 """
 
 from zol.common.registry import Entry, Registry
