@@ -247,7 +247,7 @@ def test_other_mistakes_are_one_sentence(
     for more, expected in {
         ("--batch-size", "4000"): "1000 transitions are fewer than one batch of 4000",
         ("--discount", "1.5"): "discount",
-        ("--learning-rate", "fast"): "could not convert string to float: 'fast'",
+        ("--learning-rate", "fast"): "--learning-rate fast is not a number",
         ("--preset", "papr"): "did you mean 'paper'?",
     }.items():
         code, said = run(capsys, *words(data, tmp_path / "run", *more))

@@ -14,6 +14,7 @@ import tyro
 
 from zol.common.config import Config
 from zol.common.device import choose_threads
+from zol.common.errors import ZolError
 from zol.data import Dataset
 from zol.models.settings import FROM_DATA, PretrainingConfig
 from zol.train import TrainConfig
@@ -38,7 +39,7 @@ def _first_words(
     preset: str = "auto",
     device: str = "auto",
     start_from: Start = None,
-    learning_rate: float | None = None,
+    learning_rate: str | None = None,
 ) -> dict[str, Any]:
     """What decides the defaults of all other words."""
     return {
@@ -46,8 +47,15 @@ def _first_words(
         "preset": preset,
         "device": device,
         "start_from": start_from,
-        "learning_rate": learning_rate,
+        "learning_rate": None if learning_rate is None else _number(learning_rate),
     }
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ZolError(f"--learning-rate {text} is not a number") from None
 
 
 def flags(config: type[PretrainingConfig]) -> Any:

@@ -341,10 +341,6 @@ class Agent:
         )
 
     def export(self, folder: str | Path, skills: Skill | Sequence[Skill] = (), **options: Any) -> Exported:
-        """The policy as ONNX with these skills' latents and a contract (``options`` as in zol.export).
-
-        ONNX and torch are compared on the checkpoint's own sample of states, if it has one.
-        """
+        """The policy as ONNX with these skills' latents and a contract (``options`` as in zol.export)."""
         chosen = [skills] if isinstance(skills, Skill) else list(skills)
-        options.setdefault("obs", self.checkpoint.prompt.get("obs"))
         return export(self.model, folder, [skill.single_latent() for skill in chosen], **options)
