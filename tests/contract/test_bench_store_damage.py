@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -149,7 +150,7 @@ def test_a_name_of_another_type_is_a_sentence(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("values", [{"estimate": np.nan}, {"estimate": np.inf}, {"seconds": np.nan}])
-def test_numbers_that_are_not_finite_are_not_stored(tmp_path: Path, values: dict[str, float]) -> None:
+def test_numbers_that_are_not_finite_are_not_stored(tmp_path: Path, values: dict[str, Any]) -> None:
     store = Store(tmp_path / "s.sqlite")
     with pytest.raises(DataError, match=r"not a finite number; the store was not changed"):
         store.add([Result(KEY, np.zeros(2)), Result(replace(KEY, task="b"), np.zeros(2), **values)])

@@ -63,7 +63,7 @@ def test_actions_beyond_their_bounds_are_clipped_and_unbounded_ones_must_be_scal
     class Loose(Box):
         """Data recorded before the simulator's clipping."""
 
-        def sample(self):
+        def sample(self, mask=None, probability=None):
             return np.array([3.0, -0.5], np.float32)
 
         def contains(self, x):
@@ -71,7 +71,7 @@ def test_actions_beyond_their_bounds_are_clipped_and_unbounded_ones_must_be_scal
 
     observed = Box(-9, 9, (4,), np.float32)
     make(
-        "toy/loose-v0", observed, lambda g, n: g.uniform(-1, 1, (n, 4)).astype("f4"), Loose(-1, 1, (2,), "f4")
+        "toy/loose-v0", observed, lambda g, n: g.uniform(-1, 1, (n, 4)).astype("f4"), Loose(-1, 1, (2,))
     )
     data = import_minari("toy/loose-v0", tmp_path / "loose")
     assert data.episode(0)["action"][0].tolist() == [1.0, -0.5]
@@ -90,7 +90,7 @@ def test_dictionary_observations_are_joined(tmp_path: Path):
     def observe(rng, n):
         return {key: rng.uniform(-1, 1, (n, *box.shape)).astype("f4") for key, box in parts.items()}
 
-    make("toy/dict-v0", Dict(parts), observe, Box(-1, 1, (2,), np.float32, seed=0))
+    make("toy/dict-v0", Dict(list(parts.items())), observe, Box(-1, 1, (2,), np.float32, seed=0))
     assert import_minari("toy/dict-v0", tmp_path / "out").obs_dim == 3
 
 
