@@ -205,6 +205,30 @@ def test_tests_have_their_own_rhythm(data: Dataset, tmp_path: Path) -> None:
     assert model_hash(without.model) == model_hash(with_tests.model)  # tests touch nothing
 
 
+@pytest.mark.parametrize(
+    ("line", "what"),
+    [
+        ('{"step": 7, "loss": "low"}', "line 2 of .* has loss = 'low'; expected a number"),
+        ('{"loss": 1.0}', "line 2 of .* has step = None"),
+        ('{"step": 1' + "0" * 40 + "}", "41 digits"),
+        ('{"step": ' + "[" * 100_000, "nested"),
+        ('{"step": 7, "lo', "line 2 of .* is not valid JSON"),
+        ("[1]", "holds a list"),
+    ],
+)
+def test_a_line_that_makes_no_sense_is_not_passed_over(tmp_path: Path, line: str, what: str) -> None:
+    """The lines after it would be lost when the run goes on."""
+    (tmp_path / "metrics.jsonl").write_text(f'{{"step": 5, "loss": NaN}}\n{line}\n{{"step": 10}}\n')
+    with pytest.raises(CheckpointError, match=what):
+        read_metrics(tmp_path)
+
+
+@pytest.mark.parametrize("torn", ['{"step": 7, "lo', "\0" * 5000, "\0" * 9 + '\n{"step": 9}\n'])
+def test_what_a_power_cut_leaves_is_the_end(tmp_path: Path, torn: str) -> None:
+    (tmp_path / "metrics.jsonl").write_text('{"step": 5, "loss": NaN}\n' + torn)
+    assert [line["step"] for line in read_metrics(tmp_path)] == [5]
+
+
 def test_a_torn_last_line_is_cut(data: Dataset, tmp_path: Path) -> None:
     fit(learner(), data, settings(10), tmp_path / "run")
     with (tmp_path / "run" / "metrics.jsonl").open("a") as file:
