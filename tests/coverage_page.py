@@ -26,7 +26,8 @@ PAGE = """# What the tests reach
 ![coverage](images/coverage.svg)
 
 The tests of `make test` reach **{share:.1f} %** of the lines and branches of `src/zol`
-({lines:,} lines, {branches:,} branches). Lines that only killed processes reach do not count: a process that is killed writes nothing.
+({lines:,} lines, {branches:,} branches).
+Lines that only killed processes reach do not count: a process that is killed writes nothing.
 
 | package | lines | reached |
 |---|--:|--:|
