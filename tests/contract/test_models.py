@@ -244,3 +244,9 @@ def test_latent_survives_a_round_trip_and_refuses_other_models(tmp_path: Path) -
     (tmp_path / "bad.json").write_text("{}")
     with pytest.raises(CheckpointError, match="not a latent"):
         Latent.load(tmp_path / "bad.json")
+
+
+def test_facts_that_are_no_text_are_saved_all_the_same(tmp_path: Path) -> None:
+    """The data came from a folder whose name is in another encoding."""
+    checkpoint.save(fb_network(SMALL), tmp_path, facts={"source": "caf\udce9", "command": "zol \ud800"})
+    assert checkpoint.load(tmp_path).facts["source"] == "caf\udce9"
