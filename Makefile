@@ -34,9 +34,13 @@ test: lint  ## lint, then every test that fits in ten minutes on two cores
 test-all: lint  ## the long checks too
 	$(BIN)/pytest
 
-coverage: $(VENV)/.dev  ## which lines the tests of make test reach; writes runs/coverage/
-	$(BIN)/pytest -m "not slow" --cov --cov-report=term-missing:skip-covered \
-		--cov-report=html:runs/coverage/html --cov-report=xml:runs/coverage/coverage.xml
+coverage: $(VENV)/.dev  ## which lines the tests of make test reach; writes runs/coverage/ and docs/coverage.md
+	$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest -m "not slow"
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage html --quiet -d runs/coverage/html
+	$(BIN)/coverage json --quiet -o runs/coverage/coverage.json
+	$(BIN)/python tests/coverage_page.py runs/coverage/coverage.json docs
 
 format: $(VENV)/.dev  ## let ruff rewrite what it can
 	$(BIN)/ruff check --fix .

@@ -31,7 +31,7 @@ SHORT = ("--episodes", "4", "--steps", "12", "--workers", "1")
 CONDITIONS = Conditions(episodes=4, steps=12)
 
 
-def register(monkeypatch: pytest.MonkeyPatch, name: str, method: Method) -> None:  # type: ignore[type-arg]
+def register(monkeypatch: pytest.MonkeyPatch, name: str, method: Method) -> None:
     """Put a method into the registry for the time of a test."""
     monkeypatch.setitem(METHODS.own, name, Entry("nowhere", "only a test"))
     monkeypatch.setitem(METHODS._loaded, name, method)
@@ -129,7 +129,7 @@ def test_offline_methods_are_given_no_world(
 ) -> None:
     from zol.worlds import make
 
-    def peek(problem, settings):  # type: ignore[no-untyped-def]
+    def peek(problem, settings):
         problem.environment()
         return prompted(problem.model, problem.evidence)
 

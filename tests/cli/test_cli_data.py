@@ -1,6 +1,7 @@
 """The data commands, as a user types them."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -82,7 +83,11 @@ def test_subset(walker: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 def test_import_from_a_folder_of_downloads(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     buffer = tmp_path / "in" / "walker" / "rnd" / "buffer"
     buffer.mkdir(parents=True)
-    arrays = {"observation": np.zeros((3, 24)), "action": np.zeros((3, 6)), "discount": np.ones((3, 1))}
+    arrays: dict[str, Any] = {
+        "observation": np.zeros((3, 24)),
+        "action": np.zeros((3, 6)),
+        "discount": np.ones((3, 1)),
+    }
     np.savez(buffer / "episode_0_2.npz", **arrays)
     out = tmp_path / "out"
     main(["data", "import", "exorl/walker/rnd", "--from-dir", str(tmp_path / "in"), "--out", str(out)])

@@ -1,5 +1,7 @@
 """Where nothing can be written, every command says so in a sentence before any time is spent."""
 
+import os
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -8,6 +10,7 @@ import numpy as np
 import pytest
 
 from zol.bench.store import Key, Result, Store
+from zol.data import Dataset
 
 Command = Callable[..., tuple[int, str, str]]
 SMALL = "--steps 20 --batch-size 32 --hidden 16 --z-dim 8 --episodes 0 --dynamics-steps 0"
@@ -158,3 +161,26 @@ def test_paths_that_look_like_markup_are_printed_as_they_are(
         code, printed, said = zol_command(*words.format(out="[/red]:cat:", **given).split())
         assert (code, said) == (0, "")
         assert "[/red]:cat:" in printed, words
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere file names are text")
+def test_a_name_that_is_no_text_is_printed_all_the_same(given: dict[str, Path], tmp_path: Path) -> None:
+    """In its own process, whose output refuses what it cannot encode."""
+    out = os.fsdecode(bytes(tmp_path) + b"/caf\xe9")
+    words = [sys.executable, "-m", "zol", "data", "import", str(given["npz"]), "--out", out]
+    done = subprocess.run(
+        words, capture_output=True, env=os.environ | {"PYTHONIOENCODING": "ascii"}, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"caf\\udce9" in done.stdout.replace(b"\n", b"")
+    command = Dataset.open(out).provenance["command"]
+    assert "caf\\udce9" in command
+    Store(tmp_path / "s.sqlite").add(
+        [
+            Result(
+                Key("exorl", "walker", "run", "fb", "{}", "abc", 0, 1),
+                np.zeros(1),
+                facts={"command": command},
+            )
+        ]
+    )

@@ -19,6 +19,7 @@ from zol.models.pretraining import Pretraining
 from zol.train import TrainConfig, planning, presets
 from zol.train.planning import plan
 from zol.train.run_folder import read_metrics
+from zol.worlds import make
 from zol.worlds.base import World
 
 SMALL = (
@@ -90,7 +91,7 @@ def test_data_are_opened_once_and_the_world_is_made_once(
     data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     counts = {"opened": 0, "made": 0}
-    original_open, original_make = Dataset.open, planning.make
+    original_open, original_make = Dataset.open, make
 
     def opened(path: Path) -> Dataset:
         counts["opened"] += 1

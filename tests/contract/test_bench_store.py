@@ -5,6 +5,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -47,7 +48,7 @@ def test_reading_leaves_the_file_as_it_is(tmp_path: Path) -> None:
 def test_every_part_of_the_name_tells_cells_apart(tmp_path: Path) -> None:
     store = Store(tmp_path / "s.sqlite")
     others = [
-        replace(KEY, **{name: value + 1 if isinstance(value, int) else value + "x"})
+        replace(KEY, **dict[str, Any]({name: value + 1 if isinstance(value, int) else value + "x"}))
         for name, value in vars(KEY).items()
     ]
     assert store.add([Result(key, np.zeros(1)) for key in [KEY, *others]]) == 1 + len(others)

@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -95,6 +96,28 @@ def test_an_index_that_has_lost_rows_is_found_on_opening(tmp_path: Path) -> None
     refused(path, "is damaged")
 
 
+@pytest.mark.parametrize(
+    "made",
+    [
+        "create view results as with recursive c(x) as (select 1 union select x + 1 from c) select * from c",
+        "create table results (benchmark text, task as (zeroblob(1000000000)))",
+        "create table results (benchmark text, domain text)",
+        "create index mine on kept (task)",
+        "create trigger mine after insert on kept begin delete from kept; end",
+    ],
+)
+def test_a_file_signed_as_ours_runs_no_queries_of_its_own(tmp_path: Path, made: str) -> None:
+    path = filled(tmp_path / "s.sqlite", 2)
+    change(path, "alter table results rename to kept", made, "pragma journal_mode = delete")
+    refused(path, "otherwise than a result store does")
+
+
+def test_statistics_that_sqlite_keeps_are_no_damage(tmp_path: Path) -> None:
+    path = filled(tmp_path / "s.sqlite", 2)
+    change(path, "analyze")
+    assert len(Store(path).results()) == 2
+
+
 def test_a_hundred_and_twenty_corruptions_are_sentences_or_harmless(tmp_path: Path) -> None:
     whole, choose = filled(tmp_path / "whole.sqlite"), random.Random(0)
     expected, raw = Store(whole).keys(), whole.read_bytes()
@@ -120,9 +143,10 @@ def test_a_hundred_and_twenty_corruptions_are_sentences_or_harmless(tmp_path: Pa
     ("update", "what"),
     [
         ("command = cast(x'ff41' as text)", "decode"),
-        ("diagnostics = '{\"ess\": '", "not JSON"),
-        ("chosen = '[1]'", "are a list"),
-        (f"versions = '{'[' * 100_000}'", "not JSON"),
+        ("diagnostics = '{\"ess\": '", "not valid JSON"),
+        ("diagnostics = '{\"ess\": 1' || printf('%0500d', 0) || '}'", "501 digits"),
+        ("chosen = '[1]'", "holds a list"),
+        (f"versions = '{'[' * 100_000}'", "not valid JSON"),
         ("returns = x'0000'", "one number per episode"),
         ("returns = x'', episodes = 0", "one number per episode"),
         ("returns = x'000000000000f87f', episodes = 1", "not finite"),
@@ -149,7 +173,7 @@ def test_a_name_of_another_type_is_a_sentence(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("values", [{"estimate": np.nan}, {"estimate": np.inf}, {"seconds": np.nan}])
-def test_numbers_that_are_not_finite_are_not_stored(tmp_path: Path, values: dict[str, float]) -> None:
+def test_numbers_that_are_not_finite_are_not_stored(tmp_path: Path, values: dict[str, Any]) -> None:
     store = Store(tmp_path / "s.sqlite")
     with pytest.raises(DataError, match=r"not a finite number; the store was not changed"):
         store.add([Result(KEY, np.zeros(2)), Result(replace(KEY, task="b"), np.zeros(2), **values)])

@@ -47,6 +47,7 @@ class ForgetsToSay(Corridor):
 class Numbers(Corridor):
     def _states(self, action):
         states = super()._states(action)
+        assert states.terminated is not None
         return replace(states, terminated=states.terminated.float())
 
 
@@ -56,7 +57,7 @@ class OwnDice(Corridor):
 
 
 class NoThreads(Corridor):
-    threads = "many"
+    threads = "many"  # type: ignore[assignment]
 
 
 def with_task(**changes):

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -59,6 +60,7 @@ def test_rows_hold_each_state_once():
     batch = data.transitions()
     assert batch.next_obs.ravel().tolist() == [1, 2, 3, 11, 12]
     assert batch.terminated.tolist() == [False, False, True, False, False]
+    assert batch.next_physics is not None
     assert batch.next_physics.ravel().tolist() == [2, 4, 6, 22, 24]
     assert data.starts().ravel().tolist() == [0, 10, 20]
 
@@ -83,6 +85,8 @@ def test_saved_and_opened_is_the_same(tmp_path: Path):
         stored.sample(50, torch.Generator().manual_seed(1)),
     )
     assert torch.equal(one.obs, two.obs)
+    assert one.next_physics is not None
+    assert two.next_physics is not None
     assert torch.equal(one.next_physics, two.next_physics)
     assert stored.sample(5, torch.Generator(), physics=False).next_physics is None
 
@@ -188,7 +192,7 @@ def bad_extra():
 
 
 def bad_extra_name():
-    Dataset.from_arrays([[1.0]], [[0.0]], [[1.0]], **{"../x": [1.0]})
+    Dataset.from_arrays([[1.0]], [[0.0]], [[1.0]], **dict[str, Any]({"../x": [1.0]}))
 
 
 def bad_resets():

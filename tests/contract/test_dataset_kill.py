@@ -41,6 +41,7 @@ def test_killed_twenty_times_nothing_is_lost(tmp_path: Path):
         if promised:
             data = Dataset.open(path)
             assert data.episodes >= promised
+            assert data.stored_digests is not None
             assert [bytes(d) for d in data.stored_digests] == list(data.digests())
     assert promised > 20
     total = Dataset.open(path).episodes + 2 & ~1

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -154,7 +155,8 @@ def exorl_zip() -> bytes:
         for number in range(2):
             episode = BytesIO()
             rows = {"observation": np.zeros((4, 3)), "action": np.zeros((4, 2)), "discount": np.ones((4, 1))}
-            np.savez(episode, **{name: values.astype("f4") for name, values in rows.items()})
+            arrays: dict[str, Any] = {name: values.astype("f4") for name, values in rows.items()}
+            np.savez(episode, **arrays)
             archive.writestr(f"episode_{number:06}_3.npz", episode.getvalue())
     return whole.getvalue()
 
@@ -166,7 +168,8 @@ def test_an_import_notes_what_proved_its_download(
     sha256 = hashlib.sha256(content).hexdigest()
     monkeypatch.setattr("test_download.CONTENT", content)
     monkeypatch.setattr("zol.data.sources.exorl.URL", server.url)
-    for name, words in {"proven": {"sha256": sha256}, "not": {"unverified": True}}.items():
+    proofs: dict[str, dict[str, Any]] = {"proven": {"sha256": sha256}, "not": {"unverified": True}}
+    for name, words in proofs.items():
         found = import_dataset("exorl/walker/rnd", tmp_path / name, cache=tmp_path / f"{name}-cache", **words)
         assert found.provenance["sha256"] == words.get("sha256", "unverified")
     with pytest.raises(DataError, match="--unverified"):

@@ -45,7 +45,7 @@ def test_workers_killed_half_way_lose_and_double_nothing(tmp_path: Path) -> None
     thread = threading.Thread(target=killer)
     thread.start()
     try:
-        run_grid([Sleeper(n, marks, seconds=0.3) for n in range(8)], store, workers=2)  # type: ignore[list-item]
+        run_grid([Sleeper(n, marks, seconds=0.3) for n in range(8)], store, workers=2)  # type: ignore[misc]
     finally:
         stop.set()
         thread.join()
@@ -65,11 +65,11 @@ def test_finished_jobs_are_skipped_even_if_another_process_did_them(tmp_path: Pa
 
 
 def test_a_job_that_raises_fails_once_and_the_others_go_on(tmp_path: Path) -> None:
-    done: list[int] = []
+    done: list[str] = []
     jobs = [Sleeper(0, tmp_path), Sleeper(1, tmp_path, fault="raise"), Sleeper(2, tmp_path, fault="die once")]
     with pytest.raises(ZolError, match=r"1 of 3 jobs failed.*\n.*sleeper 1 does not want to"):
-        run_jobs(jobs, lambda job, _: done.append(job.number), workers=1)
-    assert sorted(done) == [0, 2]
+        run_jobs(jobs, lambda job, _: done.append(job.name), workers=1)
+    assert sorted(done) == ["sleeper 0", "sleeper 2"]
     assert runs_of(tmp_path) == {0: 1, 1: 1, 2: 2}
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from killing import run
+from present import present
 
 from zol.collect.explore import STATE, ExploreConfig, explore
 from zol.collect.memory import RoundMemory
@@ -42,6 +43,7 @@ def test_what_is_stored(tmp_path: Path, how: str):
     data = explore(ShortDonut(), tmp_path / "set", config(205, how=how))
     check_dataset(data)
     assert data.lengths.tolist() == [20] * 11  # rounded up to whole episodes: rounds of 3, 3, 3 and 2
+    assert data.resets is not None
     assert data.resets.shape == (8, 2)
     assert np.array_equal(data.columns["physics"], data.columns["obs"].astype(np.float64))
     step = 0.1 * data.columns["action"][0]
@@ -96,6 +98,7 @@ def test_killed_twenty_times_gives_the_same_data(tmp_path: Path):
         if (path / "dataset.json").exists():
             data = Dataset.open(path)
             assert data.episodes >= before
+            assert data.stored_digests is not None
             assert [bytes(d) for d in data.stored_digests] == list(data.digests())
             before = data.episodes
     steps = (before // 3 + 2) * 3 * 20
@@ -190,11 +193,14 @@ class TestEpisodesThatEndEarly:
         generator = torch.Generator().manual_seed(0)
         states = world.reset(4, generator)
         memory.begin(states.obs, world.physics)
-        seen = [(b.obs, b.action, b.next_obs, b.terminated.unsqueeze(1)) for b in [past.transitions()]]
+        seen: list[tuple[torch.Tensor, ...]] = [
+            (b.obs, b.action, b.next_obs, b.terminated.unsqueeze(1)) for b in [past.transitions()]
+        ]
         for t, step in enumerate(episode(world, states, random_policy(world, generator), 30)):
             memory.add(t, step, world.physics)
             reached = step.states
-            columns = (states.obs, reached.action, reached.obs, reached.terminated.unsqueeze(1))
+            ended = present(reached.terminated).unsqueeze(1)
+            columns = (states.obs, present(reached.action), reached.obs, ended)
             seen.append(tuple(step.those(column) for column in columns))
             states = reached
         rows = torch.cat([torch.cat([c.float() for c in part], 1) for part in seen])

@@ -36,7 +36,7 @@ def run(path, **feed) -> np.ndarray:
 def fb() -> Network:
     config = FBConfig(obs_dim=24, action_dim=6, z_dim=50, hidden=64, normalise_obs=True)
     model = fb_network(config, torch.Generator().manual_seed(0)).eval()
-    model.normaliser.update(3 + 2 * torch.randn(500, 24, generator=torch.Generator().manual_seed(1)))
+    model.update_statistics(3 + 2 * torch.randn(500, 24, generator=torch.Generator().manual_seed(1)))
     return model
 
 

@@ -2,6 +2,8 @@
 
 import json
 import pickle
+from collections.abc import Callable
+from typing import Any
 
 import foreign_files as files
 import numpy as np
@@ -191,6 +193,7 @@ def test_bfm_zero(tmp_path):
     (tmp_path / "checkpoint" / "config.json").write_text(json.dumps(agent))
     model = load_foreign(tmp_path)
     assert model.config.forward.embedding_layers == 4  # the config says 2
+    assert model.config.actor is not None
     assert model.config.actor.embedding_layers == 2
     rng = np.random.default_rng(3)
     obs = {name: rng.standard_normal((N, size)) for name, size in FIELDS.items()}
@@ -355,7 +358,7 @@ def test_hub_downloads_configs_and_safetensors_only(tmp_path, monkeypatch):
     hub = pytest.importorskip("huggingface_hub")
     config, stored = files.metamotivo()
     files.write(tmp_path, config, stored)
-    asked = {}
+    asked: dict[str, Any] = {}
 
     def snapshot_download(repo_id, *, revision=None, allow_patterns=None):
         asked.update(repo=repo_id, revision=revision, patterns=allow_patterns)
@@ -390,7 +393,7 @@ def test_an_image_normaliser_is_no_identity(tmp_path):
         load_foreign(files.write(tmp_path / "b", config, stored, files.BFM_KWARGS), discount=0.9)
 
 
-SECTIONS = {
+SECTIONS: dict[str, tuple[Callable[[], files.Stored], list[tuple[str, ...]]]] = {
     "metamotivo": (files.metamotivo, [(), ("archi",), ("archi", "f"), ("archi", "b"), ("archi", "actor")]),
     "td_jepa_fb": (files.td_jepa_fb, [(), ("archi",), ("archi", "left_encoder"), ("obs_normalizer",)]),
     "flow": (lambda: files.td_jepa_fb(flow=True), [("archi", "actor_vf")]),

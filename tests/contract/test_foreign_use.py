@@ -2,7 +2,9 @@
 
 import subprocess
 import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import foreign_files as files
 import numpy as np
@@ -21,7 +23,7 @@ from zol.schedule import switch
 from zol.tasks import Task
 from zol.testing import check_model
 
-MAKERS = {
+MAKERS: dict[str, tuple[Callable[[], files.Stored], dict[str, Any] | None]] = {
     "metamotivo": (files.metamotivo, None),
     "fb": (files.td_jepa_fb, files.KWARGS),
     "flow": (lambda: files.td_jepa_fb(flow=True), files.KWARGS),
@@ -68,10 +70,10 @@ class Drift:
 
     name, action_dim, episode_length, discount = "drift", files.A, 6, 0.9
     layout = Layout(files.O, (Field("x", 0, files.O),))
-    threads = None
+    threads: int | None = None
 
     def __init__(self):
-        self.tasks = {
+        self.tasks: Mapping[str, Task] = {
             "left": Task("left", lambda s: -s.obs[..., 0]),
             "up": Task("up", lambda s: s.obs[..., 1]),
         }

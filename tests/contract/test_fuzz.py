@@ -14,7 +14,7 @@ import whole_files as files
 from fuzzing import READ, REFUSED, Worker
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from mutations import damaged_bytes, damaged_json, damaged_tensors
+from mutations import damaged_bytes, damaged_database, damaged_json, damaged_lines, damaged_tensors
 from whole_files import ARRAYS, BUFFER, EPISODE, exorl_bytes, hdf5_bytes, npz_bytes
 
 FEW, MANY = 300, 3_000
@@ -89,6 +89,9 @@ FORMATS: dict[str, tuple[Callable[[Path], None], str, Damage]] = {
     "hdf5": source("arrays.h5", ARRAYS, hdf5_bytes),
     "exorl": source("exorl.zip", EPISODE, exorl_bytes),
     "buffer": source("buffer.hdf5", BUFFER, hdf5_bytes, "buffer"),
+    "store": (files.store, "store", {".sqlite": damaged_database}),
+    "metrics": (files.metrics, "run", {".jsonl": damaged_lines}),
+    "minari": (files.minari_set, "minari", {".json": damaged_json, ".hdf5": damaged_bytes}),
 }
 
 

@@ -6,6 +6,7 @@ were equal to the last bit; here they are compared up to what other processors r
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -18,7 +19,7 @@ from zol.models.fb import FBConfig, FBLearner, fb_network
 from zol.train import TrainConfig, fit
 
 GOLDEN = json.loads((Path(__file__).parent / "golden.json").read_text())
-SIZES = {"obs_dim": 2, "action_dim": 2, "z_dim": 16, "hidden": 64, "backward_hidden": 48}
+SIZES: dict[str, Any] = {"obs_dim": 2, "action_dim": 2, "z_dim": 16, "hidden": 64, "backward_hidden": 48}
 TRAINED = {
     "base": FBConfig(**SIZES),
     "everything": FBConfig(

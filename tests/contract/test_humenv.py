@@ -2,6 +2,7 @@
 
 import importlib.machinery
 import sys
+from importlib.util import find_spec
 
 import h5py
 import numpy as np
@@ -31,7 +32,7 @@ def install(monkeypatch, folder, name="humenv"):
 @pytest.fixture(autouse=True)
 def no_real_package(monkeypatch):
     """These tests are about absent and false packages, whatever is installed here."""
-    real = world.find_spec
+    real = find_spec
 
     def find(name):
         spec = real(name)
@@ -136,6 +137,7 @@ def test_inference_buffer(tmp_path):
     with h5py.File(path) as file:
         np.testing.assert_array_equal(batch.next_obs.numpy(), file["next_observation"][:])
         after = np.concatenate([file["next_qpos"][:], file["next_qvel"][:]], axis=1)
+    assert batch.next_physics is not None
     np.testing.assert_array_equal(batch.next_physics.float().numpy(), after)
     part = read_buffer(path, rows=5, seed=3)
     assert len(part) == 5

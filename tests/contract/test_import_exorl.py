@@ -52,6 +52,7 @@ def test_actions_move_to_the_state_they_were_taken_in(tmp_path: Path):
         assert np.array_equal(batch.obs[t - 1], given["observation"][t - 1])
         assert np.array_equal(batch.action[t - 1], given["action"][t])
         assert np.array_equal(batch.next_obs[t - 1], given["observation"][t])
+        assert batch.next_physics is not None
         assert np.array_equal(batch.next_physics[t - 1], given["physics"][t])
         assert data.columns["reward"][t - 1] == given["reward"][t, 0]
     assert not batch.terminated.any()

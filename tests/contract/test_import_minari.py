@@ -1,7 +1,10 @@
 """Minari datasets, made by Minari itself in a temporary folder."""
 
+import json
 from pathlib import Path
+from typing import Any
 
+import h5py
 import numpy as np
 import pytest
 
@@ -63,16 +66,14 @@ def test_actions_beyond_their_bounds_are_clipped_and_unbounded_ones_must_be_scal
     class Loose(Box):
         """Data recorded before the simulator's clipping."""
 
-        def sample(self):
+        def sample(self, mask=None, probability=None):
             return np.array([3.0, -0.5], np.float32)
 
         def contains(self, x):
             return True
 
     observed = Box(-9, 9, (4,), np.float32)
-    make(
-        "toy/loose-v0", observed, lambda g, n: g.uniform(-1, 1, (n, 4)).astype("f4"), Loose(-1, 1, (2,), "f4")
-    )
+    make("toy/loose-v0", observed, lambda g, n: g.uniform(-1, 1, (n, 4)).astype("f4"), Loose(-1, 1, (2,)))
     data = import_minari("toy/loose-v0", tmp_path / "loose")
     assert data.episode(0)["action"][0].tolist() == [1.0, -0.5]
     free = Loose(-np.inf, np.inf, (2,), np.float32)
@@ -90,7 +91,7 @@ def test_dictionary_observations_are_joined(tmp_path: Path):
     def observe(rng, n):
         return {key: rng.uniform(-1, 1, (n, *box.shape)).astype("f4") for key, box in parts.items()}
 
-    make("toy/dict-v0", Dict(parts), observe, Box(-1, 1, (2,), np.float32, seed=0))
+    make("toy/dict-v0", Dict(list(parts.items())), observe, Box(-1, 1, (2,), np.float32, seed=0))
     assert import_minari("toy/dict-v0", tmp_path / "out").obs_dim == 3
 
 
@@ -123,3 +124,88 @@ def test_refusals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     with pytest.raises(DataError, match="continuous actions"):
         import_minari("toy/discrete-v0", tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The files of a set that Minari must not open: what is wrong with it is found before."""
+    from gymnasium.spaces import Box
+
+    observed, action = Box(-9, 9, (4,), np.float32), Box(-1, 1, (2,), np.float32, seed=0)
+    make("toy/odd-v0", observed, lambda g, n: g.uniform(-1, 1, (n, 4)).astype("f4"), action)
+
+    def opened(*_: object, **__: object) -> None:
+        raise AssertionError("Minari opened it")
+
+    monkeypatch.setattr(minari, "load_dataset", opened)
+    return tmp_path / "minari" / "toy" / "odd-v0" / "data"
+
+
+def refused(tmp_path: Path, what: str) -> None:
+    with pytest.raises(DataError, match=what):
+        import_minari("toy/odd-v0", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("how", ["external", "virtual", "link", "other file", "deep", "itself"])
+def test_data_in_other_files_are_refused_before_minari_reads_them(
+    tmp_path: Path, folder: Path, how: str
+) -> None:
+    (tmp_path / "secret").write_bytes(bytes(range(64)))
+    other = tmp_path / "other.hdf5"
+    with h5py.File(other, "w") as file:
+        file["x"] = np.zeros((4, 4), np.float32)
+    with h5py.File(folder / "main_data.hdf5", "a") as file:
+        episode = file["episode_0"]
+        assert isinstance(episode, h5py.Group)
+        del episode["observations"]
+        if how == "external":
+            places = [(str(tmp_path / "secret"), 0, 64)]
+            episode.create_dataset("observations", (4, 4), "f4", external=places)
+        elif how == "virtual":
+            layout = h5py.VirtualLayout((4, 4), "f4")
+            layout[:] = h5py.VirtualSource(str(other), "x", (4, 4))
+            episode.create_virtual_dataset("observations", layout)
+        elif how == "link":
+            episode["observations"] = h5py.SoftLink("/episode_1/observations")
+        elif how == "other file":
+            episode["observations"] = h5py.ExternalLink(str(other), "x")
+        elif how == "deep":
+            group = episode.create_group("infos/a/b")
+            group.create_dataset("x", (16,), "f4", external=[(str(tmp_path / "secret"), 0, 64)])
+        else:
+            episode["infos/again"] = episode
+    words = {"link": "is a link", "other file": "is a link", "itself": "within itself"}
+    refused(tmp_path, words.get(how, "bytes from other files"))
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        ({"observation_space": None}, "no observation_space"),
+        ({"action_space": None}, "no action_space"),
+        ({"total_episodes": 10**9}, "total_episodes 1000000000; expected a number from 1 to 2"),
+        ({"total_episodes": "2"}, "total_episodes '2'"),
+        ({"action_space": '{"type": "Box", "shape": [10000000000], "low": 0, "high": 1}'}, "has shape"),
+        ({"action_space": "[" * 1000}, "not valid JSON"),
+    ],
+)
+def test_facts_that_would_run_code_or_fill_the_memory_are_refused(
+    tmp_path: Path, folder: Path, change: dict[str, Any], what: str
+) -> None:
+    facts = json.loads((folder / "metadata.json").read_text())
+    # Minari makes this "environment" where a space is missing.
+    spec = {"id": "Odd-v0", "entry_point": "pathlib:Path.touch", "kwargs": {"self": str(tmp_path / "ran")}}
+    facts |= {"env_spec": json.dumps(spec)} | change
+    (folder / "metadata.json").write_text(json.dumps({k: v for k, v in facts.items() if v is not None}))
+    refused(tmp_path, what)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_an_episode_that_minari_cannot_read_is_a_sentence(tmp_path: Path) -> None:
+    test_read(tmp_path)
+    with h5py.File(tmp_path / "minari" / "toy" / "plain-v0" / "data" / "main_data.hdf5", "a") as file:
+        del file["episode_1/rewards"]
+    with pytest.raises(DataError, match=r"an episode of the Minari dataset 'toy/plain-v0' cannot be read"):
+        import_minari("toy/plain-v0", tmp_path / "again")
+    assert not (tmp_path / "again").exists()

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -20,8 +21,8 @@ from zol.testing import check_model
 from zol.train import TrainConfig, fit, pretrain
 from zol.worlds.donut import Donut
 
-SMALL = {"z_dim": 6, "hidden": 16, "backward_hidden": 16}
-LOOP = {"steps": 20, "batch_size": 32, "log_every": 10, "save_every": 10}
+SMALL: dict[str, Any] = {"z_dim": 6, "hidden": 16, "backward_hidden": 16}
+LOOP: dict[str, Any] = {"steps": 20, "batch_size": 32, "log_every": 10, "save_every": 10}
 
 
 @pytest.fixture(params=MODELS)
@@ -176,7 +177,7 @@ def test_another_package_adds_a_model(
     data.save(tmp_path / "data")
     with monkeypatch.context() as patch:
         patch.syspath_prepend(tmp_path / "site")
-        installed = Registry("model", "zol.models", MODELS.own)
+        installed: Registry[Any] = Registry("model", "zol.models", MODELS.own)
         patch.setattr("zol.train.planning.MODELS", installed)
         patch.setattr("zol.cli.MODELS", installed)
         places = ["--data", str(tmp_path / "data"), "--out", str(tmp_path / "run")]

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import Tensor
 
 from zol import checkpoint
 from zol.common import files
@@ -48,8 +49,8 @@ def test_exact_model_keeps_the_contract() -> None:
 
 def test_a_broken_model_is_caught() -> None:
     class Stubborn(Network):
-        def act(self, obs: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
-            return super().act(obs, z.detach())
+        def act(self, obs: Tensor, z: Tensor, noise: Tensor | None = None) -> Tensor:
+            return super().act(obs, z.detach(), noise)
 
     with pytest.raises(AssertionError, match="act is differentiable"):
         check_model(Stubborn(FBLearner.architecture(SMALL), torch.Generator().manual_seed(0)))
@@ -112,9 +113,9 @@ def test_normaliser_is_batchnorm_in_eval_mode() -> None:
 
 def test_initial_weights_are_orthogonal_with_the_published_gains() -> None:
     model = fb_network(SMALL.updated(hidden=32))
-    actor = model.actor.policy[0].weight
+    actor = model.get_parameter("actor.policy.0.weight")
     torch.testing.assert_close(actor @ actor.mT, torch.eye(32), atol=1e-4, rtol=0)
-    member = model.forward_map.Fs[0].weight[1]
+    member = model.get_parameter("forward_map.Fs.0.weight")[1]
     torch.testing.assert_close(member @ member.mT, 2 * torch.eye(32), atol=1e-4, rtol=0)
 
 
@@ -243,3 +244,9 @@ def test_latent_survives_a_round_trip_and_refuses_other_models(tmp_path: Path) -
     (tmp_path / "bad.json").write_text("{}")
     with pytest.raises(CheckpointError, match="not a latent"):
         Latent.load(tmp_path / "bad.json")
+
+
+def test_facts_that_are_no_text_are_saved_all_the_same(tmp_path: Path) -> None:
+    """The data came from a folder whose name is in another encoding."""
+    checkpoint.save(fb_network(SMALL), tmp_path, facts={"source": "caf\udce9", "command": "zol \ud800"})
+    assert checkpoint.load(tmp_path).facts["source"] == "caf\udce9"

@@ -1,5 +1,7 @@
 """Options of a learner that change how it computes, not what."""
 
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
@@ -16,7 +18,7 @@ def batch() -> Batch:
     return Batch(obs, torch.rand(64, 2, generator=g) * 2 - 1, next_obs, torch.zeros(64, dtype=torch.bool))
 
 
-def one_step(changes: dict | None = None, **options: object) -> tuple[FBLearner, dict[str, torch.Tensor]]:
+def one_step(changes: dict | None = None, **options: Any) -> tuple[FBLearner, dict[str, torch.Tensor]]:
     config = SMALL.updated(**(changes or {}))
     learner = FBLearner(fb_network(config), config, **options)
     return learner, dict(learner.update(batch(), torch.Generator().manual_seed(1)))

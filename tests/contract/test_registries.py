@@ -6,8 +6,10 @@ from dataclasses import replace
 import pytest
 import torch
 
-from zol.adapt import METHODS, Behaviour, Problem, ZOLConfig, find_method, method_summary, solve
+from zol.adapt import METHODS, Behaviour, Problem, ZOLConfig, find_method, method_summary, solve, zol_auto
 from zol.adapt.paper_settings import BEST
+from zol.adapt.result import IN_UNITS_OF_REWARD
+from zol.adapt.units import in_own_units
 from zol.bench import BENCHMARKS
 from zol.bench.benchmark import Benchmark
 from zol.collect.donut import collect
@@ -70,6 +72,57 @@ def test_every_method_solves_a_problem(problem: Problem, name: str) -> None:
     assert [latent.task for latent in found.latents()] == ["square", "cross"]
     if method.uses == "environment":
         assert bool((found.diagnostics["environment_steps"] > 0).all())
+
+
+def scaled(problem: Problem, factor: float) -> Problem:
+    """The problem with all rewards in another unit."""
+    tasks = {name: (factor * task).named(name) for name, task in problem.tasks.items()}
+    evidence = replace(problem.evidence, rewards=(problem.evidence.rewards.double() * factor).float())
+    return replace(problem, tasks=tasks, evidence=evidence)
+
+
+@pytest.mark.usefixtures("settings_of_the_paper")
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.slow) if n in ("zol-auto", "gpi") else n for n in METHODS]
+)
+def test_the_unit_of_a_reward_changes_no_latent(
+    problem: Problem, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From 1e-30 to 1e30: powers of two to the last bit, other factors to one part in ten thousand."""
+    short = tuple(settings.updated(steps=3) for settings in zol_auto.SETTINGS)
+    monkeypatch.setattr(zol_auto, "SETTINGS", short)  # rehearsal's candidates
+    assert problem.evidence.rewards.amax(-1).tolist() == [1.0, 1.0]
+    small = METHODS[name].settings.updated(**SMALL.get(name, {}))
+    if name == "rehearse":  # a world that nobody would trust, and a search all the same
+        anything = {"min_correlation": -1.0, "min_correlation_prompts": -1.0, "max_one_step_error": 1e9}
+        small = small.updated(**anything, min_gain=0.0, margin=0.0)
+    expected = solve(name, problem, small).found
+    for factor in (2.0**-100, 2.0**100, 1e-30, 1e30):
+        found = solve(name, scaled(problem, factor), small).found
+        exact = factor in (2.0**-100, 2.0**100)
+        if exact:
+            assert torch.equal(found.z, expected.z)
+        torch.testing.assert_close(found.z, expected.z, rtol=1e-4, atol=1e-4)
+        for got, plain in [(found.estimate, expected.estimate)] + [
+            (found.diagnostics[key], expected.diagnostics[key])
+            for key in expected.diagnostics.keys() & IN_UNITS_OF_REWARD
+        ]:
+            torch.testing.assert_close(got / factor, plain.double(), rtol=1e-3, atol=1e-4)
+    assert expected.method == name
+
+
+def test_rewards_of_ordinary_size_reach_methods_as_they_are(problem: Problem) -> None:
+    for factor in (2.0**-20, 1.0, 0.3, 2.0**19):
+        given = scaled(problem, factor)
+        assert in_own_units(given)[0] is given
+    mixed = replace(
+        problem,
+        evidence=replace(problem.evidence, rewards=problem.evidence.rewards * torch.tensor([[1.0], [1e9]])),
+    )
+    inside, unit = in_own_units(mixed)
+    assert unit.tolist() == [1.0, 1e9]
+    assert inside.tasks["square"] is problem.tasks["square"]
+    torch.testing.assert_close(inside.evidence.rewards, problem.evidence.rewards)
 
 
 @pytest.mark.usefixtures("settings_of_the_paper")

@@ -18,6 +18,7 @@ class WindyDonut(Donut):
 
     def step(self, action):
         states = super().step(action)
+        assert states.physics is not None
         shifted = states.physics.clone()
         shifted[:, 0] += 0.01
         return self.set_physics(shifted)
@@ -33,7 +34,7 @@ def test_the_same_simulator_drifts_nowhere(tmp_path: Path, data: Dataset):
     check_dataset(again)
     assert again.fingerprint() == data.fingerprint()
     assert drift.steps == (1, 10, 100)
-    assert drift.maximum == (0, 0, 0)
+    assert drift.maximum == (0.0, 0.0, 0.0)
     assert again.provenance["original"]["source"] == "explore"
     assert again.provenance["versions"]["zol"]
 

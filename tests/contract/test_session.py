@@ -1,6 +1,7 @@
 """The session: an agent, a skill, actions and what they earn, in the words of a user."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -73,7 +74,8 @@ def test_numpy_in_numpy_out_and_batches_of_any_shape(agent: Agent) -> None:
     np.testing.assert_allclose(there.numpy(), actions)
     wanted = agent.model.act(torch.as_tensor(obs).float(), skill.latent.z)
     np.testing.assert_allclose(actions, wanted.detach().numpy(), atol=1e-6)
-    for wrong in (np.zeros(3), np.zeros((2, 3)), np.float32(1.0)):
+    wrongs: tuple[Any, ...] = (np.zeros(3), np.zeros((2, 3)), np.float32(1.0))
+    for wrong in wrongs:
         with pytest.raises(DataError, match="an observation has 2 columns"):
             skill.act(wrong)
 
@@ -357,6 +359,6 @@ def test_a_checkpoint_carries_whole_transitions(agent: Agent) -> None:
         (evidence.terminated, again.terminated),
     ):
         assert torch.equal(got, stored)
-    assert torch.equal(evidence.only("cross").before, evidence.before)
+    assert evidence.only("cross").before is evidence.before
     old = {name: value for name, value in prompt_sample(data, 0).items() if name in ("obs", "starts")}
     assert Evidence.from_sample(old, Donut.layout, Donut.tasks).before is None

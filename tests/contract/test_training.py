@@ -4,6 +4,7 @@ import json
 import os
 import signal
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from zol.data.resident import Resident, Streamed
 from zol.fields import Layout
 from zol.models.base import model_hash
 from zol.models.fb import FBConfig, FBLearner, fb_network
+from zol.models.losses import dense_loss
 from zol.models.optimisation import frozen
 from zol.train import TrainConfig, fit
 from zol.train.learned_world import WorldConfig, learn_world
@@ -33,7 +35,8 @@ def data() -> Dataset:
 
 
 def settings(steps: int, **changes: int) -> TrainConfig:
-    return TrainConfig(**({"steps": steps, "batch_size": 32, "log_every": 5, "save_every": 10} | changes))
+    fixed: dict[str, Any] = {"steps": steps, "batch_size": 32, "log_every": 5, "save_every": 10}
+    return TrainConfig(**fixed | changes)
 
 
 def learner(**changes: object) -> FBLearner:
@@ -98,7 +101,7 @@ def test_same_seed_same_weights_other_seed_other_weights(data: Dataset) -> None:
     for seed in (0, 0, 1):
         one = learner()
         fit(one, data, settings(10, seed=seed))
-        runs.append(one.model.forward_map.Fs[0].weight)
+        runs.append(one.model.get_parameter("forward_map.Fs.0.weight"))
     assert torch.equal(runs[0], runs[1])
     assert not torch.equal(runs[0], runs[2])
 
@@ -174,7 +177,7 @@ def test_divergence_is_named_and_the_last_good_state_stays(data: Dataset, tmp_pa
     class Broken(FBLearner):
         def update(self, batch: Batch, generator: torch.Generator):
             with torch.no_grad():
-                self.model.forward_map.Fs[0].weight.fill_(torch.nan)
+                self.model.get_parameter("forward_map.Fs.0.weight").fill_(torch.nan)
             return super().update(batch, generator)
 
     with pytest.raises(DataError, match="diverged at step 15"):
@@ -200,6 +203,30 @@ def test_tests_have_their_own_rhythm(data: Dataset, tmp_path: Path) -> None:
     without = learner()
     fit(without, data, settings(20))
     assert model_hash(without.model) == model_hash(with_tests.model)  # tests touch nothing
+
+
+@pytest.mark.parametrize(
+    ("line", "what"),
+    [
+        ('{"step": 7, "loss": "low"}', "line 2 of .* has loss = 'low'; expected a number"),
+        ('{"loss": 1.0}', "line 2 of .* has step = None"),
+        ('{"step": 1' + "0" * 40 + "}", "41 digits"),
+        ('{"step": ' + "[" * 100_000, "nested"),
+        ('{"step": 7, "lo', "line 2 of .* is not valid JSON"),
+        ("[1]", "holds a list"),
+    ],
+)
+def test_a_line_that_makes_no_sense_is_not_passed_over(tmp_path: Path, line: str, what: str) -> None:
+    """The lines after it would be lost when the run goes on."""
+    (tmp_path / "metrics.jsonl").write_text(f'{{"step": 5, "loss": NaN}}\n{line}\n{{"step": 10}}\n')
+    with pytest.raises(CheckpointError, match=what):
+        read_metrics(tmp_path)
+
+
+@pytest.mark.parametrize("torn", ['{"step": 7, "lo', "\0" * 5000, "\0" * 9 + '\n{"step": 9}\n'])
+def test_what_a_power_cut_leaves_is_the_end(tmp_path: Path, torn: str) -> None:
+    (tmp_path / "metrics.jsonl").write_text('{"step": 5, "loss": NaN}\n' + torn)
+    assert [line["step"] for line in read_metrics(tmp_path)] == [5]
 
 
 def test_a_torn_last_line_is_cut(data: Dataset, tmp_path: Path) -> None:
@@ -297,22 +324,20 @@ def test_every_option_trains(data: Dataset, change: dict) -> None:
     assert all(value == value for value in history[-1].values())
 
 
-def test_gram_and_dense_updates_agree(data: Dataset) -> None:
+def test_gram_and_dense_updates_agree(data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
     """One update with the Gram loss equals one with the N×N loss of the same (mean) target."""
-    import zol.models.fb as fb
-
     results = []
     for dense in (False, True):
         one = FBLearner(fb_network(SMALL, torch.Generator().manual_seed(1)).double(), SMALL)
         batch = data.sample(64, torch.Generator().manual_seed(2))
         batch = Batch(batch.obs.double(), batch.action.double(), batch.next_obs.double(), batch.terminated)
-        original = fb.gram_loss
-        if dense:
-            fb.gram_loss = lambda F, B, tF, tB, g, m: fb.dense_loss(F, B, tF @ tB.mT, g, m)
-        try:
+        with monkeypatch.context() as patch:
+            if dense:
+                patch.setattr(
+                    "zol.models.fb.gram_loss",
+                    lambda F, B, tF, tB, g, m: dense_loss(F, B, tF @ tB.mT, g, m),
+                )
             one.update(batch, torch.Generator().manual_seed(3))
-        finally:
-            fb.gram_loss = original
         results.append(one.model.state_dict())
     for name in results[0]:
         torch.testing.assert_close(results[0][name], results[1][name], rtol=1e-8, atol=1e-10)

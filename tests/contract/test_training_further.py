@@ -1,6 +1,7 @@
 """Checkpoints of other projects are trained further by our learner, and remain what they were."""
 
 from pathlib import Path
+from typing import Any
 
 import foreign_files as files
 import numpy as np
@@ -15,7 +16,7 @@ from zol.models.base import model_hash
 from zol.testing import check_model
 from zol.train import pretrain
 
-QUICK = {"steps": 20, "batch_size": 64, "log_every": 1, "learning_rate": 1e-3, "anneal": 0.0}
+QUICK: dict[str, Any] = {"steps": 20, "batch_size": 64, "log_every": 1, "learning_rate": 1e-3, "anneal": 0.0}
 MAKERS = {
     "metamotivo-fb": (lambda: files.metamotivo(cpr=False), None),
     "metamotivo-fb-cpr": (files.metamotivo, None),

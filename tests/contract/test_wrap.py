@@ -1,5 +1,7 @@
 """Somebody's network under other names: gradients reach z, the original is left alone."""
 
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
@@ -54,7 +56,7 @@ class Net(nn.Module):
             return self.body.policy(obs, z)
 
 
-SIZES = {"obs_dim": O, "action_dim": A, "z_dim": D, "discount": 0.9}
+SIZES: dict[str, Any] = {"obs_dim": O, "action_dim": A, "z_dim": D, "discount": 0.9}
 
 
 def net() -> Net:

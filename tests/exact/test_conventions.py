@@ -7,7 +7,9 @@ compares it with linear algebra on the MDP.
 import itertools
 import re
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -35,7 +37,7 @@ from zol.train.health import HealthSample, check_health
 from zol.value import ESTIMATORS, ValueProblem
 from zol.worlds.tabular import FiniteMDP, TabularWorld, chain
 
-EXACT = {"rtol": 1e-7, "atol": 1e-7}
+EXACT: dict[str, Any] = {"rtol": 1e-7, "atol": 1e-7}
 CONVENTIONS = [
     Measure(normalised, begins, offset)  # type: ignore[arg-type]
     for normalised, begins, offset in itertools.product((False, True), ("next", "current"), (0.0, 1.0))
@@ -100,7 +102,7 @@ def case(request: pytest.FixtureRequest) -> Case:
     model = ExactFB(mdp, density, temperature=1e-3, measure=request.param, generator=seeded(2))
     evidence = Evidence(("a", "b"), EVERY, REWARDS, EVERY[:STARTS])
     tasks = [
-        Task(name, lambda s, row=row: s["state"].double() @ row)
+        Task(name, partial(lambda row, s: s["state"].double() @ row, row))
         for name, row in zip(evidence.tasks, REWARDS, strict=True)
     ]
     dynamics = TrueChain(mdp)

@@ -28,6 +28,7 @@ def rollouts(request):
     """Both sides' observations, rewards and states over the same random actions from the same starts."""
     world, generator = make(request.param), torch.Generator().manual_seed(7)
     start = world.reset(ENVIRONMENTS, generator)
+    assert start.physics is not None
     actions = random_actions(request.param, world.action_dim, generator)
     ours = [world.step(action) for action in actions]
     theirs = []

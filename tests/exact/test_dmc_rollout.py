@@ -24,6 +24,7 @@ def test_rollouts_earn_what_a_plain_loop_earns(name, tasks):
         world, model, latents, episodes=episodes, steps=steps, generator=torch.Generator().manual_seed(0)
     )
     starts = world.reset(episodes, torch.Generator().manual_seed(0)).physics
+    assert starts is not None
     for k, task in enumerate(tasks):
         states = world.set_physics(starts)
         returns, discounted = torch.zeros(2, episodes, dtype=torch.float64)

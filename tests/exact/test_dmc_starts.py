@@ -11,14 +11,20 @@ from dm_control import suite
 from dm_control.suite.quadruped import _find_non_contacting_height
 from scipy import stats
 
-from zol.worlds import make
+from zol.worlds import World, make
 
 DRAWS = 200
 LEAST_P = 1e-3
 
 
+def starts(world: World, n: int, seed: int) -> torch.Tensor:
+    physics = world.reset(n, torch.Generator().manual_seed(seed)).physics
+    assert physics is not None
+    return physics
+
+
 def our_starts(domain: str) -> np.ndarray:
-    return make(domain).reset(DRAWS, torch.Generator().manual_seed(11)).physics.numpy()
+    return starts(make(domain), DRAWS, 11).numpy()
 
 
 def their_starts(domain: str, task: str) -> np.ndarray:
@@ -66,7 +72,7 @@ def test_quadruped_heights_are_those_of_the_search_from_the_floor():
 
 def test_cheetah_settles_exactly_as_in_dm_control():
     world = make("cheetah")
-    ours = world.reset(20, torch.Generator().manual_seed(4)).physics.numpy()
+    ours = starts(world, 20, 4).numpy()
     unit = torch.rand((20, 6), generator=torch.Generator().manual_seed(4), dtype=torch.float64).numpy()
     physics = suite.load("cheetah", "run").physics
     low, high = physics.model.jnt_range[3:].T
@@ -79,6 +85,6 @@ def test_cheetah_settles_exactly_as_in_dm_control():
 
 def test_the_same_seed_starts_the_same_and_another_differs():
     world = make("quadruped")
-    first, again, other = (world.reset(4, torch.Generator().manual_seed(seed)).physics for seed in (0, 0, 1))
+    first, again, other = (starts(world, 4, seed) for seed in (0, 0, 1))
     assert torch.equal(first, again)
     assert not torch.equal(first, other)

@@ -6,9 +6,11 @@ import pytest
 import torch
 from control_reference import DOMAINS
 from mujoco.batch import Batch
+from present import present
 
 from zol.worlds import make
 from zol.worlds.dmc.strip import stop_clock, strip_unused
+from zol.worlds.dmc.world import ControlWorld
 
 STEPS, ENVIRONMENTS = 300, 20
 SENSORS, ISLANDS = mujoco.mjtDisableBit.mjDSBL_SENSOR, mujoco.mjtDisableBit.mjDSBL_ISLAND
@@ -22,6 +24,12 @@ TWO_BALLS = """
 """
 
 
+def control_world(domain: str) -> ControlWorld:
+    world = make(domain)
+    assert isinstance(world, ControlWorld)
+    return world
+
+
 @pytest.fixture
 def stock_clock():
     """MuJoCo's own clock before and after, whatever the test does to it."""
@@ -32,9 +40,9 @@ def stock_clock():
 
 @pytest.mark.parametrize("domain", DOMAINS)
 def test_motion_and_what_is_read_are_those_of_the_stock_model(domain):
-    world, generator = make(domain), torch.Generator().manual_seed(1)
+    world, generator = control_world(domain), torch.Generator().manual_seed(1)
     model, reads = world.domain.model, world.domain.reads
-    starts = world.reset(ENVIRONMENTS, generator).physics.numpy()
+    starts = present(world.reset(ENVIRONMENTS, generator).physics).numpy()
     low, high = model.actuator_ctrlrange.T
     batches = [Batch(m, ENVIRONMENTS, 0, True) for m in (model, strip_unused(model, reads))]
     fields = [[batch.bind(name) for name in ("ncon", *reads)] for batch in batches]
@@ -55,7 +63,7 @@ def test_motion_and_what_is_read_are_those_of_the_stock_model(domain):
 
 
 def test_only_what_nobody_needs_is_left_out():
-    walker, quadruped = make("walker").domain, make("quadruped").domain
+    walker, quadruped = control_world("walker").domain, control_world("quadruped").domain
     before = walker.model.opt.disableflags
     assert strip_unused(walker.model, walker.reads).opt.disableflags & SENSORS
     assert walker.model.opt.disableflags == before  # a copy was changed

@@ -74,7 +74,9 @@ def test_pictures_show_the_state(walker):
     assert (pictures[0] != pictures[2]).mean() > 0.01
     view = GymView("walker", "run", render_mode="rgb_array")
     view.reset(seed=0)
-    assert view.render().shape == (320, 320, 3)
+    picture = view.render()
+    assert picture is not None
+    assert picture.shape == (320, 320, 3)
     view.close()
 
 
@@ -154,7 +156,7 @@ def test_gym_episodes_start_and_end_where_the_task_says():
     )
     obs, _ = env.reset(seed=0)
     assert obs.tolist() == place[0].float().tolist()
-    told = []
+    told: list[tuple[bool, bool]] = []
     while not told or not told[-1][0]:
         obs, _, terminated, truncated, info = env.step(np.array([1.0, 0.0], np.float32))
         told.append((terminated, info["success"]))

@@ -37,6 +37,8 @@ def test_it_keeps_the_contract(world):
     states = world.step(torch.zeros(3, world.action_dim))
     assert states.obs.shape == (3, world.layout.obs_dim)
     assert states.obs.dtype == torch.float64
+    assert states.physics is not None
+    assert states.action is not None
     assert torch.equal(states.physics, world.physics)
     assert torch.equal(states.action, torch.zeros(3, world.action_dim, dtype=torch.float64))
 
@@ -88,6 +90,7 @@ def test_observe_takes_more_rows_than_fit_at_once():
     world = make("quadruped")
     states = world.reset(5, torch.Generator().manual_seed(0))
     repeats = ROWS_AT_ONCE // 5 + 3
+    assert states.physics is not None
     rows = states.physics.repeat(repeats, 1)
     assert len(rows) % ROWS_AT_ONCE != 0
     assert torch.equal(world.observe(rows), states.obs.repeat(repeats, 1))
@@ -106,6 +109,7 @@ def test_actions_are_scaled_as_by_dm_controls_wrapper(domain, task):
     env = suite.load(domain, task, task_kwargs={"random": 0})
     scaled = action_scale.Wrapper(env, minimum=-1.0, maximum=1.0)
     world = make(domain)
+    assert isinstance(world, ControlWorld)
     world.reset(1, torch.Generator())
     generator = np.random.default_rng(0)
     for action in (np.full(world.action_dim, -1.0), generator.uniform(-1, 1, world.action_dim)):

@@ -1,5 +1,7 @@
 """The actor with its latent folded in acts like the actor itself."""
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -12,7 +14,7 @@ def generator(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def trained_like(**settings: object) -> Network:
+def trained_like(**settings: Any) -> Network:
     """A model in which no weight, bias or statistic is left at its first value."""
     model = fb_network(FBConfig(obs_dim=5, action_dim=3, z_dim=7, hidden=32, **settings), generator(1))
     with torch.no_grad():

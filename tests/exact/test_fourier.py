@@ -30,11 +30,13 @@ def test_a_model_with_fourier_features_is_a_model() -> None:
     config = FBConfig(obs_dim=3, action_dim=2, z_dim=6, hidden=16, normalise_obs=True, fourier=2)
     model = fb_network(config)
     assert model.obs_dim == 3
-    before = model.backward_map.net[0].weight.clone()
-    batch = Batch(torch.randn(32, 3), torch.rand(32, 2), torch.randn(32, 3), torch.zeros(32, dtype=bool))
+    before = model.get_parameter("backward_map.net.0.weight").clone()
+    batch = Batch(
+        torch.randn(32, 3), torch.rand(32, 2), torch.randn(32, 3), torch.zeros(32, dtype=torch.bool)
+    )
     FBLearner(model, config).update(batch, torch.Generator().manual_seed(0))
     assert before.shape[1] == 15
-    assert not torch.equal(before, model.backward_map.net[0].weight)
+    assert not torch.equal(before, model.get_parameter("backward_map.net.0.weight"))
     z = model.project(torch.randn(32, 6))
     torch.testing.assert_close(model.at(z)(batch.obs), model.act(batch.obs, z), atol=1e-5, rtol=0)
 

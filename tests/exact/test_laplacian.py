@@ -1,5 +1,7 @@
 """Laplacian successor features against closed forms on small chains."""
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -11,7 +13,13 @@ STATES, GAMMA = 5, 0.6
 
 def linear_features(**changes: object) -> LaplacianConfig:
     """φ is one linear map of one-hot states."""
-    fixed = {"obs_dim": STATES, "action_dim": 2, "z_dim": STATES, "discount": GAMMA, "hidden": 64}
+    fixed: dict[str, Any] = {
+        "obs_dim": STATES,
+        "action_dim": 2,
+        "z_dim": STATES,
+        "discount": GAMMA,
+        "hidden": 64,
+    }
     fixed |= {"backward_layers": 0, "backward_norm": False, "discrete": True, "members": 2}
     return LaplacianConfig(**fixed | {"learning_rate": 1e-3, "target_rate": 0.1} | changes)
 
@@ -30,8 +38,8 @@ def one_hot() -> LaplacianLearner:
     config = linear_features(backward_learning_rate=1e-12, orthonormality=0.0)
     network = MODEL.network(config, torch.Generator().manual_seed(0))
     with torch.no_grad():
-        network.backward_map.net[0].weight.copy_(torch.eye(STATES))
-        network.backward_map.net[0].bias.zero_()
+        network.get_parameter("backward_map.net.0.weight").copy_(torch.eye(STATES))
+        network.get_parameter("backward_map.net.0.bias").zero_()
     learner = LaplacianLearner(network, config)
     batch, generator = chain(), torch.Generator().manual_seed(1)
     for step in range(1600):

@@ -1,5 +1,7 @@
 """LoLA's parts in closed form: values in reward units, n-step returns, and a gradient that is not zero."""
 
+from typing import Literal
+
 import pytest
 import torch
 
@@ -84,7 +86,9 @@ def deterministic_chain() -> tuple[TabularWorld, ExactFB]:
 
 @pytest.mark.parametrize("horizon", [1, 2, 7])
 @pytest.mark.parametrize("begins", ["next", "current"])
-def test_lookahead_of_any_length_gives_the_exact_value(horizon: int, begins: str) -> None:
+def test_lookahead_of_any_length_gives_the_exact_value(
+    horizon: int, begins: Literal["next", "current"]
+) -> None:
     world, model = deterministic_chain()
     model.measure = Measure(begins=begins)
     named = rewards(6)

@@ -1,7 +1,10 @@
 """Stretches of several steps: against a loop over episodes, and against the closed form of a chain."""
 
+from typing import Any
+
 import numpy as np
 import torch
+from present import present
 
 from zol.data import Dataset
 from zol.data.resident import Resident, Streamed
@@ -12,7 +15,8 @@ GAMMA, N = 0.8, 4
 
 def episodes() -> Dataset:
     """Six episodes of other lengths, two of them terminated; observations number the rows."""
-    lengths, parts = [7, 1, 3, 12, 4, 2], {"obs": [], "action": [], "next_obs": [], "end": []}
+    lengths = [7, 1, 3, 12, 4, 2]
+    parts: dict[str, list[Any]] = {"obs": [], "action": [], "next_obs": [], "end": []}
     row = 0
     for number, length in enumerate(lengths):
         for step in range(length):
@@ -43,11 +47,11 @@ def test_stretches_by_a_loop() -> None:
             n = min(N, total - t)
             weights = np.cumsum(GAMMA ** np.arange(n))
             k = int(np.searchsorted(weights / weights[-1], float(chance[step]), side="right"))
-            assert int(found.length[step]) == n
+            assert int(present(found.length)[step]) == n
             assert float(found.obs[step]) == rows["obs"][t]
             assert float(found.action[step]) == np.float32(rows["action"][t][0])
             assert float(found.next_obs[step]) == rows["obs"][t + n]
-            assert float(found.goal[step]) == rows["obs"][t + 1 + k]
+            assert float(present(found.goal)[step]) == rows["obs"][t + 1 + k]
             assert bool(found.terminated[step]) == bool(rows["terminated"][t + n - 1])
             step += 1
     assert step == len(data)
@@ -60,7 +64,7 @@ def test_stretches_of_one_step_are_transitions() -> None:
     steps = torch.arange(len(data))
     source = Streamed(data, torch.device("cpu"))
     found, plain = look_ahead(source, steps, 1, GAMMA, torch.rand(len(data))), source.take(steps)
-    assert torch.equal(found.goal, plain.next_obs)
+    assert torch.equal(present(found.goal), plain.next_obs)
     assert torch.equal(found.next_obs, plain.next_obs)
     assert torch.equal(found.terminated, plain.terminated)
 
@@ -78,8 +82,8 @@ def test_their_measure_is_the_successor_measure() -> None:
     steps = torch.arange(len(data))
     chance = torch.rand(len(data), generator=torch.Generator().manual_seed(1))
     found = look_ahead(Streamed(data, torch.device("cpu")), steps, N, GAMMA, chance)
-    after = GAMMA ** found.length.double().numpy()
-    goals, last = found.goal.long().flatten().numpy(), found.next_obs.long().flatten().numpy()
+    after = GAMMA ** present(found.length).double().numpy()
+    goals, last = present(found.goal).long().flatten().numpy(), found.next_obs.long().flatten().numpy()
     samples = ((1 - after) / (1 - GAMMA))[:, None] * np.eye(4)[goals] + after[:, None] * M[last]
     start = found.obs.long().flatten().numpy()
     for s in range(4):

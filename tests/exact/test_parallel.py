@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import multiprocessing
+from torch.multiprocessing.spawn import spawn
 
 from zol.common import parallel
 from zol.common.errors import DataError
@@ -85,7 +85,7 @@ def in_process(rank: int, folder: str) -> None:
 @pytest.fixture(scope="module")
 def two(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, dict[str, torch.Tensor]]]:
     folder = tmp_path_factory.mktemp("two")
-    multiprocessing.spawn(in_process, (str(folder),), nprocs=2)
+    spawn(in_process, (str(folder),), nprocs=2)
     return [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in range(2)]
 
 
@@ -94,7 +94,7 @@ def test_two_processes_are_one(two: list[dict[str, dict[str, torch.Tensor]]], ca
     one, (first, second) = train(CASES[case]), (process[case] for process in two)
     assert len(one) > STEPS * 20
     for name, value in one.items():
-        torch.testing.assert_close(first[name], value, rtol=1e-10, atol=1e-10, msg=lambda m, n=name: n + m)
+        torch.testing.assert_close(first[name], value, rtol=1e-10, atol=1e-10, msg=f"{name}: {{}}".format)
         assert torch.equal(first[name], second[name]), name  # not a bit apart, or they would drift
 
 

@@ -1,5 +1,7 @@
 """The paper's identities hold to 1e-8 on finite MDPs, and fail as soon as a convention is wrong."""
 
+from typing import Any, Literal
+
 import pytest
 import torch
 
@@ -8,7 +10,7 @@ from zol.models.base import Measure
 from zol.testing.exact import ExactFB
 from zol.worlds.tabular import FiniteMDP, chain, four_rooms, random_mdp
 
-EXACT = {"rtol": 1e-8, "atol": 1e-8}
+EXACT: dict[str, Any] = {"rtol": 1e-8, "atol": 1e-8}
 
 
 def generator(seed: int = 0) -> torch.Generator:
@@ -33,7 +35,7 @@ def mdp(request: pytest.FixtureRequest) -> FiniteMDP:
     return MDPS[request.param]
 
 
-def exact_model(mdp: FiniteMDP, **measure_facts: object) -> ExactFB:
+def exact_model(mdp: FiniteMDP, **measure_facts: Any) -> ExactFB:
     return ExactFB(mdp, data_density(mdp), measure=Measure(**measure_facts), generator=generator())
 
 
@@ -55,7 +57,9 @@ def ratio(model: ExactFB, z: torch.Tensor) -> torch.Tensor:
 
 @pytest.mark.parametrize("begins", ["next", "current"])
 @pytest.mark.parametrize("normalised", [False, True])
-def test_ratio_is_occupancy_over_density(mdp: FiniteMDP, begins: str, normalised: bool) -> None:
+def test_ratio_is_occupancy_over_density(
+    mdp: FiniteMDP, begins: Literal["next", "current"], normalised: bool
+) -> None:
     model = exact_model(mdp, begins=begins, normalised=normalised)
     z = latents(model)
     expected = mdp.occupancy(model.policy(z), begins) / model.density

@@ -1,5 +1,7 @@
 """ReLA's parts: the gradient's path, targets at the end of time, separate tasks, sources of batches."""
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -36,14 +38,17 @@ def evidence() -> Evidence:
 
 
 def random_steps(n: int = 40, seed: int = 6) -> Steps:
-    draw = [torch.randn(2, n, 2, generator=generator(seed + k), dtype=torch.float64) for k in range(3)]
+    obs, action, reached = (
+        torch.randn(2, n, 2, generator=generator(seed + k), dtype=torch.float64) for k in range(3)
+    )
     unseen = torch.randn(2, n, generator=generator(seed + 3), dtype=torch.float64)
-    return Steps(*draw, unseen, torch.zeros(2, n, dtype=torch.bool))
+    return Steps(obs, action, reached, unseen, torch.zeros(2, n, dtype=torch.bool))
 
 
 def learner(fb: Network, evidence: Evidence, **settings: float) -> ReLA:
     """A ReLA whose residual critics are no longer zero."""
-    config = ReLAConfig(**{"learning_rate": 0.05, "critic_learning_rate": 0.01, **settings})
+    rates: dict[str, Any] = {"learning_rate": 0.05, "critic_learning_rate": 0.01}
+    config = ReLAConfig(**rates | settings)
     made = ReLA(FrozenCritic.of(fb, evidence), evidence.prompt(fb), evidence.obs, config, generator(7))
     with torch.no_grad():
         for net in (made.residual, made.target):
@@ -127,7 +132,12 @@ def test_half_of_every_batch_is_offline_if_data_are_given(
 ) -> None:
     """Public code learns from its own buffer alone."""
     world, batches = Donut(), list[Steps]()
-    monkeypatch.setattr(ReLA, "update", lambda self, batch: batches.append(batch) or torch.zeros(2))
+
+    def update(self: ReLA, batch: Steps) -> torch.Tensor:
+        batches.append(batch)
+        return torch.zeros(2)
+
+    monkeypatch.setattr(ReLA, "update", update)
     config = ReLAConfig(environment_steps=30, warmup=10, batch_size=10, environments=3)
     tasks = [world.tasks[name] for name in TASKS]
     data = collect(200, generator(1))

@@ -135,9 +135,9 @@ def test_renderers_escape_what_their_format_would_eat() -> None:
 def test_narrow_terminals_cut_no_number(width: int) -> None:
     columns = ["task", "return of 10", "estimate", "imagined gain", "doubt"]
     row = ["reach_bottom_right", "641.25 [603.11, 688.02]", "0.312", "0.00417", "0.05"]
-    console = Console(width=width, file=io.StringIO())
-    console.print(report.table((columns, [row])))
-    shown = console.file.getvalue()
+    paper = io.StringIO()
+    Console(width=width, file=paper).print(report.table((columns, [row])))
+    shown = paper.getvalue()
     assert "…" not in shown
     for number in ("641.25", "603.11", "688.02", "0.312", "0.00417", "0.05"):
         assert number in shown

@@ -115,9 +115,9 @@ def test_constant_and_empty_rewards_keep_their_results() -> None:
         )
     with pytest.raises(DataError, match="is zero on all 500"):
         prompt.reward(MODEL, OBS, torch.zeros(500))
-    for constant in (2.0**-90, 1.0, 2.0**90):
+    for scale in (2.0**-90, 1.0, 2.0**90):
         with pytest.raises(DataError, match="is constant on all 500"):
-            prompt.reward(MODEL, OBS, torch.full((500,), constant), centre=True)
+            prompt.reward(MODEL, OBS, torch.full((500,), scale), centre=True)
 
 
 @pytest.mark.parametrize("dtype", [torch.bool, torch.int64, torch.uint8, torch.float64])

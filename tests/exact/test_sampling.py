@@ -1,8 +1,11 @@
 """Batches as learners declare them: every column against a loop over episodes, and in distribution."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
+from present import present
 
 from zol.common import parallel
 from zol.common.config import ConfigError
@@ -34,7 +37,7 @@ def episodes(lengths: list[int] = LENGTHS, first_row: int = 0) -> Dataset:
             row += 1
         row += 1
     physics = {"physics": 10.0 * np.array(obs), "next_physics": 10.0 * np.array(next_obs)}
-    return Dataset.from_arrays(obs, action, next_obs, ends, cuts, **physics)
+    return Dataset.from_arrays(obs, action, next_obs, ends, cuts, **dict[str, Any](physics))
 
 
 def seeded(seed: int = 0) -> torch.Generator:
@@ -70,25 +73,25 @@ def test_every_column_by_a_loop(stretch: int) -> None:
         rows, t, length = place_of(data, step)
         reach = min(stretch, length - t)
         assert float(batch.obs[i]) == rows["obs"][t]
-        assert float(batch.physics[i]) == rows["physics"][t]
+        assert float(present(batch.physics)[i]) == rows["physics"][t]
         assert float(batch.action[i]) == rows["action"][t]
         assert float(batch.next_obs[i]) == rows["obs"][t + reach]
-        assert float(batch.next_physics[i]) == rows["physics"][t + reach]
+        assert float(present(batch.next_physics)[i]) == rows["physics"][t + reach]
         assert bool(batch.terminated[i]) == bool(rows["terminated"][t + reach - 1])
         if stretch > 1:
-            assert int(batch.length[i]) == reach
+            assert int(present(batch.length)[i]) == reach
             k = drawn([GAMMA**k for k in range(reach)], goals[i])
-            assert float(batch.goal[i]) == rows["obs"][t + k + 1]
+            assert float(present(batch.goal)[i]) == rows["obs"][t + k + 1]
         endless = [(1 - GAMMA) * GAMMA**k for k in range(200)]
         k = 1 + min(drawn(endless, futures[i]), length - t - 1)
-        assert float(batch.future_obs[i]) == rows["obs"][t + k]
-        assert bool(batch.last[i]) == (t + reach == length)
+        assert float(present(batch.future_obs)[i]) == rows["obs"][t + k]
+        assert bool(present(batch.last)[i]) == (t + reach == length)
         expected = 0.0 if t + reach == length else rows["action"][t + reach]
-        assert float(batch.next_action[i]) == expected
+        assert float(present(batch.next_action)[i]) == expected
     # Episodes of 5, 2 and 3 steps have 3, 0 and 1 windows of 3, which begin in rows 0, 1, 2 and 6 + 3 = 9.
     begins = torch.tensor([0, 1, 2, 9])[windows] + 1000
-    assert torch.equal(batch.expert_obs.squeeze(-1), begins.unsqueeze(1) + torch.arange(3.0))
-    assert torch.equal(batch.expert_next_obs, batch.expert_obs + 1)
+    assert torch.equal(present(batch.expert_obs).squeeze(-1), begins.unsqueeze(1) + torch.arange(3.0))
+    assert torch.equal(present(batch.expert_next_obs), present(batch.expert_obs) + 1)
     if stretch == 1:
         assert batch.goal is None
         assert batch.length is None
@@ -140,7 +143,7 @@ def test_the_ends_of_chance_stay_inside_the_episode() -> None:
         for i in range(len(steps)):
             rows, t, length = place_of(data, i)
             assert float(later[i]) == rows["obs"][t + 1 if u == 0 else length]
-            assert float(ahead.goal[i]) == rows["obs"][t + 1 if u == 0 else t + min(4, length - t)]
+            assert float(present(ahead.goal)[i]) == rows["obs"][t + 1 if u == 0 else t + min(4, length - t)]
 
 
 def test_rows_and_windows_are_drawn_uniformly() -> None:
@@ -150,11 +153,22 @@ def test_rows_and_windows_are_drawn_uniformly() -> None:
     counts = np.bincount(batch.obs.flatten().long().numpy(), minlength=len(data) + len(LENGTHS))
     final = np.cumsum(np.array(LENGTHS) + 1) - 1
     assert (counts[final] == 0).all()
-    for values in (np.delete(counts, final), np.unique(batch.expert_obs[:, 0], return_counts=True)[1]):
+    for values in (
+        np.delete(counts, final),
+        np.unique(present(batch.expert_obs)[:, 0], return_counts=True)[1],
+    ):
         p = 1 / len(values)
         expected = values.sum() * p
         assert np.abs(values - expected).max() < 4.5 * np.sqrt(expected * (1 - p))
-    assert set(batch.expert_obs[:, 0].flatten().tolist()) == {0, 1, 2, 3, 6, 9, 10}  # 4 + 1 + 2 windows
+    assert set(present(batch.expert_obs)[:, 0].flatten().tolist()) == {
+        0,
+        1,
+        2,
+        3,
+        6,
+        9,
+        10,
+    }  # 4 + 1 + 2 windows
 
 
 def joined(parts: list[Batch], name: str) -> torch.Tensor:

@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from present import present
 from torch import Tensor
 
 from zol.common.errors import DataError
@@ -68,9 +69,9 @@ def test_without_chance_every_episode_earns_its_value(policy: Tensor) -> None:
         if name != "middle":
             target = rewards_of(world, name) > 0
             chance = world.mdp.reach_probability(policy, target, 30)[starts[k]]
-            assert torch.equal(found.success[k], chance)
-            assert torch.equal(found.success_at_end[k], chance)  # both ends are terminal
-    assert found.success[2].isnan().all()
+            assert torch.equal(present(found.success)[k], chance)
+            assert torch.equal(present(found.success_at_end)[k], chance)  # both ends are terminal
+    assert present(found.success)[2].isnan().all()
     steps = {"right": LENGTH - 1 - starts, "left": starts, "inwards": torch.full_like(starts, 30)}
     which = next(n for n, p in (("right", RIGHT), ("left", LEFT), ("inwards", INWARDS)) if p is policy)
     assert torch.equal(found.lengths, steps[which])
@@ -85,7 +86,7 @@ def test_with_chance_means_are_the_closed_form(policy: Tensor) -> None:
         r = rewards_of(world, name)
         expected = [(found.returns[k], world.mdp.episode_return(policy, r, 30))]
         if name != "middle":
-            expected.append((found.success[k], world.mdp.reach_probability(policy, r > 0, 30)))
+            expected.append((present(found.success)[k], world.mdp.reach_probability(policy, r > 0, 30)))
         for values, exact in expected:
             error = float((values - exact[starts[k]]).mean().abs())
             assert error < 4 * float(values.std()) / math.sqrt(episodes) + 1e-12, name
@@ -111,10 +112,10 @@ def test_random_actions_earn_the_closed_form() -> None:
 def test_an_episode_that_is_over_stays_where_it_ended() -> None:
     world = corridor(slip=0.0)
     found = play(world, ["middle"], RIGHT, episodes=2, keep_visited=True, steps=12)
-    cells = found.visited.argmax(-1).squeeze(1)  # [steps, E]; played until the last episode was over
+    cells = present(found.visited).argmax(-1).squeeze(1)  # [steps, E]; played until the last episode was over
     assert cells[:, 0].tolist() == [5, 6, 7, 8]
     both = play(world, ["right", "left"], RIGHT, episodes=1, keep_visited=True, steps=12)
-    cells = both.visited.argmax(-1).squeeze(-1)
+    cells = present(both.visited).argmax(-1).squeeze(-1)
     assert int(cells[-1, 1]) == LENGTH - 1
     assert (cells[int(both.lengths[1, 0]) :, 1] == LENGTH - 1).all()
 
@@ -135,8 +136,11 @@ def test_success_may_end_an_episode() -> None:
     starts = start_states(world, [cost], 8, seeded(5))[0, :, 0]
     assert torch.equal(found.lengths[0].double(), 4 - starts)
     assert torch.equal(found.returns[0], -(4 - starts - 1))
-    assert found.success.eq(1).all()
-    assert found.success_at_end.tolist() == [[1.0] * 8, [0.0] * 8]  # the patient walk on, to the right end
+    assert present(found.success).eq(1).all()
+    assert present(found.success_at_end).tolist() == [
+        [1.0] * 8,
+        [0.0] * 8,
+    ]  # the patient walk on, to the right end
     assert torch.equal(found.returns[1], found.returns[0] - 4)
     random = random_returns(world, [cost, patient], episodes=500, generator=seeded())
     assert (random[0] >= random[1]).all()

@@ -1,5 +1,7 @@
 """ZOL: exact gradients, a sweep equal to its parts, and an objective that means what it says."""
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -128,9 +130,9 @@ def test_rows_that_share_a_path_share_its_work(fb: Network, evidence: Evidence) 
     calls: list[int] = []
     act = fb.act
 
-    def counted(obs: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
+    def counted(obs: torch.Tensor, z: torch.Tensor, noise: torch.Tensor | None = None) -> torch.Tensor:
         calls.append(z.requires_grad * z.shape[0])
-        return act(obs, z)
+        return act(obs, z, noise)
 
     fb.act = counted  # type: ignore[method-assign]
     try:
@@ -196,7 +198,7 @@ def test_adam_is_torchs_adam(fb: Network, evidence: Evidence) -> None:
 @pytest.fixture(scope="module")
 def far_sighted() -> Network:
     """A discount like those of real models: a radial part of the gradient would be large."""
-    sizes = {"obs_dim": 3, "action_dim": 2, "z_dim": 8, "hidden": 32, "backward_hidden": 32}
+    sizes: dict[str, Any] = {"obs_dim": 3, "action_dim": 2, "z_dim": 8, "hidden": 32, "backward_hidden": 32}
     return fb_network(FBConfig(discount=0.98, **sizes), generator(4)).double()
 
 
@@ -335,4 +337,4 @@ def test_mistakes_are_explained(fb: Network, evidence: Evidence) -> None:
     with pytest.raises(ConfigError, match="start latents have shape"):
         zol_search(fb, evidence, start[:1])
     with pytest.raises(ConfigError, match="did you mean 'learning_rate'"):
-        ZOLConfig(learning_rat=0.1)
+        ZOLConfig(learning_rat=0.1)  # type: ignore[call-arg]

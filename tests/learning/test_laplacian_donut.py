@@ -1,5 +1,7 @@
 """A model that is not FB learns the donut: prompted, it earns far more than random actions."""
 
+from typing import Any
+
 import torch
 
 from zol.adapt import prompted
@@ -16,7 +18,7 @@ def seeded(seed: int) -> torch.Generator:
 
 def test_laplacian_features_learn_the_donut() -> None:
     world, data = Donut(), collect(20_000, seeded(0))
-    settings = {"z_dim": 16, "hidden": 64, "backward_hidden": 64, "batch_size": 128}
+    settings: dict[str, Any] = {"z_dim": 16, "hidden": 64, "backward_hidden": 64, "batch_size": 128}
     trained = pretrain(data, "laplacian", steps=600, **settings)
     evidence = Evidence.gather(data, world.tasks, world.layout, samples=4000, generator=seeded(1))
     latents = prompted(trained.model, evidence, trained.checkpoint.default_prompt).latents()

@@ -1,5 +1,7 @@
 """LoLA and ReLA practise their way out of a bad latent, on a finite MDP that is judged exactly."""
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -83,7 +85,7 @@ def test_the_residual_learns_what_the_features_miss_across_the_ends_of_episodes(
     world = Donut()
     world.episode_length = 3
     generator = torch.Generator().manual_seed(0)
-    shape = {"z_dim": 4, "discount": 0.7, "hidden": 8, "backward_hidden": 8}
+    shape: dict[str, Any] = {"z_dim": 4, "discount": 0.7, "hidden": 8, "backward_hidden": 8}
     model = fb_network(FBConfig(obs_dim=2, action_dim=2, **shape), generator)
     obs = world.reset(200, generator).obs
     evidence = Evidence(("ones",), obs, torch.zeros(1, 200), obs)

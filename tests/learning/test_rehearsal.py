@@ -1,5 +1,6 @@
 """A learned world of the donut ranks latents by what they truly earn, and rehearsal improves a weak model."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import pytest
@@ -103,7 +104,7 @@ def test_a_gain_must_be_worth_something_whatever_the_unit_of_rewards(setting: Se
     )
     ranges = evidence.rewards.amax(-1) - evidence.rewards.amin(-1)
 
-    def diagnostics(min_gain: float) -> dict[str, Tensor]:
+    def diagnostics(min_gain: float) -> Mapping[str, Tensor]:
         config = RehearsalConfig(horizon=50, rounds=0, min_gain=min_gain)
         return rehearsed(
             setting.model, setting.learned, evidence, tasks, setting.world.layout, config, generator=seeded(4)

@@ -21,6 +21,7 @@ from zol.adapt.prompts import prompted
 from zol.adapt.rehearse import RehearsalConfig, rehearsed
 from zol.adapt.rela import ReLAConfig, rela_search
 from zol.adapt.result import Adapted
+from zol.adapt.units import in_given_units, in_own_units
 from zol.adapt.zol import zol_search
 from zol.adapt.zol_settings import AUTHORS, ZOLConfig
 from zol.common.config import Config
@@ -94,12 +95,16 @@ def _parsed(base: str, changes: Sequence[str]) -> dict[str, Any]:
 
 
 def solve(name: str, problem: Problem, settings: Config | None = None) -> Behaviour:
-    """Run a method under its own name; one that works offline is kept away from the world."""
+    """Run a method under its own name; one that works offline is kept away from the world.
+
+    Rewards of extraordinary size reach it in units of their own (:mod:`zol.adapt.units`).
+    """
     method = find_method(name)
-    given = replace(problem, world=None) if method.offline else problem
+    given, unit = in_own_units(replace(problem, world=None) if method.offline else problem)
     result = method.adapt(given, settings or method.settings)
     behaviour = result if isinstance(result, Behaviour) else Behaviour(result)
-    return replace(behaviour, found=replace(behaviour.found, method=name))
+    found = in_given_units(behaviour.found, unit, problem)
+    return replace(behaviour, found=replace(found, method=name))
 
 
 __all__ = [

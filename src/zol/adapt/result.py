@@ -10,6 +10,21 @@ from zol.common.errors import DataError
 from zol.evidence import Evidence
 from zol.models.base import Latent
 
+IN_UNITS_OF_REWARD = frozenset(
+    {
+        "estimate",
+        "objective",
+        "gain",
+        "imagined_gain",
+        "imagined_error",
+        "doubt",
+        "lookahead",
+        "reward",
+        "value",
+    }
+)
+"""Diagnostics and traces that are twice as large where rewards are; all others know no unit."""
+
 
 @dataclass(frozen=True)
 class Adapted:

@@ -6,16 +6,24 @@ sizes, and the choice made on one half of the episodes and scored on the other, 
 knows and drops what it was lucky with.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from zol.adapt.paper_settings import GRID
-from zol.bench.results import BASELINE, baseline_shape, corrections, in_paper_order, revision_of, stacked
+from zol.bench.results import (
+    BASELINE,
+    baseline_shape,
+    corrections,
+    in_paper_order,
+    revision_of,
+    stacked,
+    stored_settings,
+)
 from zol.bench.sections import ReportSection, file_name, signed
 from zol.bench.store import Result
+from zol.common.errors import DataError
 from zol.report import Array, Cells, Interval, bootstrap_all, number
 from zol.report.statistics import difference, method_average, relative
 
@@ -84,8 +92,10 @@ def newest(configurations: Sequence[str]) -> list[str]:
 
 def settings(method: str, configuration: str) -> Mapping[str, float]:
     """The search settings that a cell is about; a control's are those of the search whose size it copies."""
-    found = json.loads(configuration)
-    inner: Mapping[str, float] = found[AS_FAR_AS] if method == CONTROL else found
+    found = stored_settings(configuration)
+    inner = found.get(AS_FAR_AS) if method == CONTROL else found
+    if not isinstance(inner, dict):
+        raise DataError(f"a stored cell of {method} does not say whose size it copies: {configuration[:80]}")
     return inner
 
 

@@ -30,7 +30,7 @@ def connected(path: Path, doing: str) -> Iterator[sqlite3.Connection]:
 
 def sentence(path: Path, doing: str, error: Exception) -> str:
     """What an error of SQLite means for whoever uses the store."""
-    text = str(error)
+    text = " ".join(str(error).split())[:200]
     if "locked" in text or "busy" in text:
         return (
             f"another process kept {path} locked for {WAIT:g} s while {doing}; the results in it are safe: "
@@ -101,6 +101,28 @@ def table_columns(database: sqlite3.Connection) -> set[str] | None:
     if tables and "results" not in tables:
         return None
     return {row[1] for row in database.execute("pragma table_info(results)")}
+
+
+def require_definition(database: sqlite3.Connection, path: Path, create: str) -> None:
+    """Stop at a file that is signed as ours and defines anything but the table that ``create`` makes.
+
+    A view or a computed column of that name would run queries of a stranger, which may never end, and a
+    trigger would change what is stored.
+    """
+    for kind, name, definition in database.execute("select type, name, sql from sqlite_master"):
+        own = kind == "table" and _words(str(definition)) == _words(create)
+        made_by_sqlite = kind == "index" and definition is None  # of the unique names of cells
+        statistics = kind == "table" and str(name).startswith("sqlite_stat")  # after "analyze"
+        if not (own or made_by_sqlite or statistics):
+            raise DataError(
+                f"{path} is damaged: it defines '{' '.join(str(name).split())[:80]}' otherwise than a result "
+                "store does. It was not changed: restore it from a copy, or fill another store with the same "
+                "command"
+            )
+
+
+def _words(definition: str) -> list[str]:
+    return definition.lower().replace("create table if not exists", "create table", 1).split()
 
 
 def require_whole(database: sqlite3.Connection, path: Path) -> None:

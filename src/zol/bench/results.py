@@ -4,7 +4,6 @@ Only what can be compared fairly gets in: a method is shown on a domain if it ha
 every model that the baseline has been run on there. What is left out is said.
 """
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +15,7 @@ from zol.adapt.paper_settings import TASKS
 from zol.bench.benchmark import tasks_of
 from zol.bench.store import Result, Store
 from zol.common.errors import DataError
+from zol.common.reading import parse_json
 from zol.report import Array, Scores
 
 BASELINE = "fb"
@@ -105,9 +105,17 @@ def stacked(rows: Sequence[Result], runs: int, tasks: int) -> Array:
     return np.stack([row.returns for row in rows]).reshape(runs, tasks, -1)
 
 
+def stored_settings(configuration: str) -> dict[str, Any]:
+    """The settings in the name of a cell, which came out of a file."""
+    return parse_json(configuration, f"a stored configuration, {configuration[:80]!r},", DataError, nan=True)
+
+
 def revision_of(configuration: str) -> int:
     """The revision of a method that a stored configuration names; 1 where it names none."""
-    return int(json.loads(configuration).get("revision", 1))
+    found = stored_settings(configuration).get("revision", 1)
+    if not isinstance(found, int):
+        raise DataError(f"a stored configuration names the revision {found!r}; expected a whole number")
+    return found
 
 
 def corrections(rows: Iterable[Result]) -> list[str]:

@@ -22,9 +22,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from zol.bench.database import APPLICATION, connected, require_own, require_whole, stranger, table_columns
+from zol.bench.database import (
+    APPLICATION,
+    connected,
+    require_definition,
+    require_own,
+    require_whole,
+    stranger,
+    table_columns,
+)
 from zol.common import provenance
 from zol.common.errors import DataError
+from zol.common.reading import JSON_LIMIT, parse_json
 
 SCHEMA = 2
 # Since format 2: methods whose name begins so, and what their settings and diagnostics are called now.
@@ -132,6 +141,7 @@ class Store:
         exists = require_own(self.path, COLUMNS)
         with self._connected("opening") as database:
             if exists:
+                require_definition(database, self.path, CREATE)
                 require_whole(database, self.path)
             else:  # in one transaction: a kill leaves an empty file or a whole one
                 database.execute("begin immediate")
@@ -293,7 +303,7 @@ def _from_row(row: sqlite3.Row, path: Path) -> Result:
 
 def _key(row: Sequence[Any], path: Path) -> Key:
     if not all(type(value) is kind for value, kind in zip(row, KINDS, strict=True)):
-        raise _damaged(path, f"the name of a cell is {list(row)}")
+        raise _damaged(path, f"the name of a cell is {list(row)!s:.200}")
     return Key(*row)
 
 
@@ -303,18 +313,17 @@ def _finite(value: Any) -> bool:
 
 def _whole(row: sqlite3.Row, name: str, path: Path) -> int:
     if not isinstance(row[name], int):
-        raise _damaged(path, f"{name} is {row[name]!r}")
+        raise _damaged(path, f"{name} is {row[name]!r:.80}")
     return int(row[name])
 
 
 def _settings(text: Any, path: Path) -> dict[str, Any]:
+    if not isinstance(text, str) or len(text) > JSON_LIMIT:
+        raise _damaged(path, f"settings or diagnostics are not text of at most {JSON_LIMIT} letters")
     try:
-        found = json.loads(text)
-    except (ValueError, TypeError, RecursionError) as error:
-        raise _damaged(path, f"settings or diagnostics are not JSON ({error})") from error
-    if not isinstance(found, dict):
-        raise _damaged(path, f"settings or diagnostics are a {type(found).__name__}")
-    return found
+        return parse_json(text, "what should be settings or diagnostics", DataError, nan=True)
+    except DataError as error:
+        raise _damaged(path, str(error)) from error
 
 
 def _damaged(path: Path, what: str) -> DataError:

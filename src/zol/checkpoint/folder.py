@@ -110,7 +110,7 @@ def save(
         check_finite(tensor, f"'{name}' of the model for {folder}")
     write_tensors(folder / WEIGHTS, weights)
     sample = write_sample(folder / PROMPT, prompt, model.obs_dim, model.action_dim) if prompt else {}
-    write_bytes(folder / "README.md", model_card(known).encode())
+    write_bytes(folder / "README.md", model_card(known).encode(errors="backslashreplace"))
     known["digests"] = digests(known, sample)
     write_bytes(folder / CONFIG, (json.dumps(known, indent=2) + "\n").encode())
     return folder

@@ -11,6 +11,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 from importlib import import_module
+from io import TextIOWrapper
 from typing import NoReturn
 
 from zol.bench import BENCHMARKS
@@ -56,6 +57,8 @@ def main(argv: list[str] | None = None) -> None:
     debug = "--debug" in words
     if debug:
         words.remove("--debug")
+    if isinstance(sys.stdout, TextIOWrapper):  # a name, or a line of a table, that this terminal cannot show
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         try:
             _run(words)

@@ -146,7 +146,7 @@ def _cells(found: Adapted, tested: session.Evaluation | None) -> report.Cells:
     }
     columns = ["task", "estimate", *shown]
     rows = [
-        [name, f"{found.estimate[0, t]:.3f}", *(f"{value[t]:.4g}" for value in shown.values())]
+        [name, _estimate(float(found.estimate[0, t])), *(f"{value[t]:.4g}" for value in shown.values())]
         for t, name in enumerate(found.evidence.tasks)
     ]
     if tested is not None:
@@ -154,3 +154,8 @@ def _cells(found: Adapted, tested: session.Evaluation | None) -> report.Cells:
         for row, earned, chance in zip(rows, tested.intervals, tested.random.mean(1).tolist(), strict=True):
             row[1:1] = [str(earned), report.number(chance)]
     return columns, rows
+
+
+def _estimate(value: float) -> str:
+    """Three decimals, or three digits where a reward of another unit would show none or dozens of them."""
+    return f"{value:.3f}" if value == 0 or 1e-6 < abs(value) < 1e6 else f"{value:.3g}"

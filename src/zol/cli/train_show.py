@@ -1,5 +1,6 @@
 """``zol train show``: the learning curve of a run, also while it is still going on."""
 
+import math
 from pathlib import Path
 
 import tyro
@@ -68,7 +69,7 @@ def _draw(tested: list[Line], tasks: list[str], out: Path) -> None:
     axes = figure.subplots()
     steps = [line["step"] for line in tested]
     for task in tasks:
-        (curve,) = axes.plot(steps, [line[f"return/{task}"] for line in tested], label=task)
+        (curve,) = axes.plot(steps, [line.get(f"return/{task}", math.nan) for line in tested], label=task)
         if f"random/{task}" in tested[0]:
             axes.axhline(tested[0][f"random/{task}"], color=curve.get_color(), linestyle=":", linewidth=0.8)
     axes.set(xlabel="gradient steps", ylabel="return (dotted: random actions)")

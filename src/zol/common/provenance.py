@@ -29,7 +29,9 @@ def command() -> str | None:
     if program.stem != "zol" and program.parts[-2:] != ("zol", "__main__.py"):
         return None
     # The name of the program, not its path: where someone's home folder lies is no property of data.
-    return shlex.join(["zol", *sys.argv[1:]])
+    words = shlex.join(["zol", *sys.argv[1:]])
+    # A path may be no text; what is kept must be, or a store and a model card could not take it.
+    return words.encode(errors="backslashreplace").decode()
 
 
 def of_data(source: str, **facts: Any) -> dict[str, Any]:

@@ -60,14 +60,17 @@ def read_json(path: Path, error: Refusal = CheckpointError) -> dict[str, Any]:
     return parse_json(read_bytes(path, JSON_LIMIT, error), str(path), error)
 
 
-def parse_json(data: bytes | str, where: str, error: Refusal = CheckpointError) -> dict[str, Any]:
-    """A JSON object; the non-standard ±Infinity of published files is accepted, NaN is not.
+def parse_json(
+    data: bytes | str, where: str, error: Refusal = CheckpointError, *, nan: bool = False
+) -> dict[str, Any]:
+    """A JSON object; the non-standard ±Infinity of published files is accepted, NaN only if asked for.
 
-    Nor are whole numbers beyond 64 bits and brackets nested more than ``JSON_DEPTH`` deep.
+    Whole numbers beyond 64 bits and brackets nested more than ``JSON_DEPTH`` deep are refused. ``nan`` is for
+    notes about numbers, such as the metrics of a run, which may say that a number could not be told.
     """
 
     def constant(token: str) -> float:
-        if token == "NaN":
+        if token == "NaN" and not nan:
             raise error(f"{where} contains NaN, where only numbers and words can be")
         return float(token.replace("Infinity", "inf"))
 

@@ -25,6 +25,7 @@ from zol.common.tensors import counted, read_metadata, read_tensors, write_tenso
 from zol.data.disk import HEADER
 
 STATE, METRICS, RUN, LOCK = "training.safetensors", "metrics.jsonl", "run.json", "run.lock"
+LINE_LIMIT = 1 << 20  # bytes of a line of metrics, which has a few hundred
 Line = dict[str, float]
 
 
@@ -113,20 +114,28 @@ class RunFolder:
 
 
 def read_metrics(path: str | Path) -> list[Line]:
-    """The lines of a run's ``metrics.jsonl``; one that a kill tore is the end."""
+    """The lines of a run's ``metrics.jsonl``; one that a kill or a power cut tore is the end.
+
+    Any other line that is not an object of numbers is an error: to pass over it would lose lines in silence.
+    """
     file = Path(path) / METRICS
     lines: list[Line] = []
     if not file.exists():
         return lines
     regular_file(file)
-    for text in file.read_text(errors="replace").splitlines():
-        try:
-            line = json.loads(text)
-        except (ValueError, RecursionError):
-            break
-        if not isinstance(line, dict) or not isinstance(line.get("step"), int | float):
-            break
-        lines.append(line)
+    with file.open("rb") as content:
+        while text := content.readline(LINE_LIMIT):
+            where = f"line {len(lines) + 1} of {file}"
+            try:
+                line = parse_json(text, where, nan=True)
+            except CheckpointError:
+                if b"\0" in text or (len(text) < LINE_LIMIT and not text.endswith(b"\n")):
+                    break
+                raise
+            for name, value in ({"step": None} | line).items():
+                if not isinstance(value, int | float):
+                    raise CheckpointError(f"{where} has {name[:80]} = {value!r:.80}; expected a number")
+            lines.append(line)
     return lines
 
 

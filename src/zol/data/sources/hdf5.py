@@ -18,6 +18,7 @@ from zol.data.sources.expansion import SMALL, Expansion
 
 BROKEN = (AttributeError, KeyError, MemoryError, OSError, OverflowError, RuntimeError, TypeError, ValueError)
 DEFLATE = 1032  # no byte of zlib's format unpacks to more
+DEPTH = 1000  # letters of a group's path
 
 
 @contextmanager
@@ -42,6 +43,45 @@ def datasets(group: Any, path: Path) -> dict[str, Any]:
     import h5py
 
     expansion, found = Expansion(regular_file(path, DataError)), {}
+    for name, item, where in _items(group, path):
+        if not isinstance(item, h5py.Dataset):
+            continue
+        if item.shape is None or item.dtype.kind not in "biuf":
+            raise DataError(f"{where} has type {item.dtype}; only numbers and booleans can be read")
+        _check_size(item, expansion, where)
+        found[name] = item
+    return found
+
+
+def require_own_data(path: Path) -> list[str]:
+    """Check a whole file, groups within groups, before other people's code reads it; the names at its top.
+
+    Datasets of words pass, too: whoever reads them knows what they are.
+    """
+    import h5py
+
+    with open_hdf5(path) as file:
+        expansion, waiting, seen = Expansion(regular_file(path, DataError)), [file], set()
+        while waiting:
+            group = waiting.pop()
+            for _, item, where in _items(group, path):
+                if isinstance(item, h5py.Dataset):
+                    if item.shape is not None:
+                        _check_size(item, expansion, where)
+                    continue
+                address = h5py.h5o.get_info(item.id).addr
+                if address in seen or len(item.name) > DEPTH:
+                    raise DataError(f"{where} is a group within itself, or too deep: nothing was read")
+                seen.add(address)
+                if isinstance(item, h5py.Group):
+                    waiting.append(item)
+        return [str(name) for name in file]
+
+
+def _items(group: Any, path: Path) -> Iterator[tuple[str, Any, str]]:
+    """Name, item and description of everything in a group; an item whose data are elsewhere is refused."""
+    import h5py
+
     for name in group:
         where = f"'{name}' in {path}"
         if not isinstance(group.get(name, getlink=True), h5py.HardLink):
@@ -49,20 +89,18 @@ def datasets(group: Any, path: Path) -> dict[str, Any]:
                 f"{where} is a link to data elsewhere; expected the data: copy them into this file"
             )
         item = group[name]
-        if not isinstance(item, h5py.Dataset):
-            continue
-        if item.is_virtual or item.external:
+        if isinstance(item, h5py.Dataset) and (item.is_virtual or item.external):
             raise DataError(
                 f"{where} takes its bytes from other files, which is refused: copy them into this file"
             )
-        if item.shape is None or item.dtype.kind not in "biuf":
-            raise DataError(f"{where} has type {item.dtype}; only numbers and booleans can be read")
-        claimed = math.prod(item.shape) * item.dtype.itemsize
-        expansion.add(claimed, item.id.get_storage_size(), where)
-        if item.compression == "gzip":
-            _check_chunks(item, where)
-        found[str(name)] = item
-    return found
+        yield str(name), item, where
+
+
+def _check_size(item: Any, expansion: Expansion, where: str) -> None:
+    claimed = math.prod(item.shape) * item.dtype.itemsize
+    expansion.add(claimed, item.id.get_storage_size(), where)
+    if item.compression == "gzip":
+        _check_chunks(item, where)
 
 
 def _check_chunks(item: Any, where: str) -> None:

@@ -1,6 +1,12 @@
-"""Minari datasets, read into ours and written from ours."""
+"""Minari datasets, read into ours and written from ours.
 
-from collections.abc import Callable, Iterable
+Minari reads its files itself. Before it does, they are checked here: HDF5 whose data lie in other files, or
+that unpacks to far more than it is, is refused, and so is a set that does not name its spaces, because Minari
+would then make the environment that the set names, which runs code.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -13,9 +19,13 @@ from zol.common import provenance
 from zol.common.errors import DataError
 from zol.common.extras import require
 from zol.common.progress import Ticker
+from zol.common.reading import parse_json, read_json
 from zol.data.dataset import Dataset
+from zol.data.sources.hdf5 import require_own_data
 from zol.data.writer import building, episode_rows
 
+EPISODES = 10**7  # of a set whose files cannot be asked
+ENTRIES = 10**6  # of one observation
 Scaling = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 
 
@@ -36,10 +46,10 @@ def import_minari(
     scaled, note = _scaling(source.action_space)
     facts = provenance.of_data("minari", world=world, file=name, actions=note, episodes=source.total_episodes)
     bar = Ticker(progress, "importing", source.total_episodes, note="episodes")
-    stream = iter(source.iterate_episodes())
+    stream = _episodes(source, scaled, name)
     with building(Path(out), facts) as writer:
         while part := list(islice(stream, 50)):
-            writer.append_rows([_rows(episode, scaled) for episode in part])
+            writer.append_rows(part)
             bar.advance(len(part))
     return Dataset.open(out)
 
@@ -82,20 +92,74 @@ def _minari() -> Any:
 
 def _load(name: str, fetch: bool) -> Any:
     minari = _minari()
+    from minari.storage import hosting
+    from minari.storage.datasets_root_dir import get_dataset_path
+
+    folder = Path(get_dataset_path(name)) / "data"
+    if not folder.exists():
+        if not fetch:
+            raise DataError(f"there is no Minari dataset '{name}' on this machine: minari download {name}")
+        try:
+            hosting.download_dataset(name)
+        except Exception as error:  # whatever the network library of the day raises
+            raise DataError(
+                f"Minari cannot download '{name}' ({_line(error)}): look up its exact name (minari list "
+                "remote), or on a machine without internet copy its folder from another one's "
+                "~/.minari/datasets"
+            ) from error
+    _require_safe(folder)
     try:
         return minari.load_dataset(name)
-    except (FileNotFoundError, ValueError, KeyError, OSError) as error:
-        if not fetch:
-            raise DataError(
-                f"there is no Minari dataset '{name}' on this machine: minari download {name}"
-            ) from error
-    try:
-        return minari.load_dataset(name, download=True)
-    except Exception as error:  # whatever the network library of the day raises
+    except Exception as error:
         raise DataError(
-            f"Minari cannot download '{name}' ({error}): look up its exact name (minari list remote), or on "
-            "a machine without internet copy its folder from another one's ~/.minari/datasets"
+            f"the Minari dataset '{name}' cannot be opened ({_line(error)}): is {folder} whole?"
         ) from error
+
+
+def _require_safe(folder: Path) -> None:
+    """Refuse a set that would make Minari read other files, fill the memory or run code."""
+    where = folder / "metadata.json"
+    facts = read_json(where, DataError)
+    for name in ("observation_space", "action_space"):
+        if not isinstance(facts.get(name), str):
+            raise DataError(
+                f"{where} has no {name}, and Minari would make the environment to ask it, which runs "
+                "code that the set names: write the space into this file, as minari.serialization does"
+            )
+        _require_small(parse_json(facts[name], f"the {name} in {where}", DataError), f"{name} in {where}")
+    claimed, most = facts.get("total_episodes"), EPISODES
+    if facts.get("data_format") == "hdf5":
+        most = len(require_own_data(folder / "main_data.hdf5"))
+    if not isinstance(claimed, int) or not 0 < claimed <= most:
+        raise DataError(f"{where} has total_episodes {claimed!r:.80}; expected a number from 1 to {most}")
+
+
+def _require_small(space: Any, where: str) -> None:
+    """A space whose bounds are one number and whose shape is large would be spread out in memory."""
+    parts = space.values() if isinstance(space, dict) else space if isinstance(space, list) else ()
+    shape = space.get("shape") if isinstance(space, dict) else None
+    if isinstance(shape, list) and not (
+        all(isinstance(size, int) and size >= 0 for size in shape) and math.prod(shape) <= ENTRIES
+    ):
+        raise DataError(f"the {where} has shape {shape!r:.80}; expected at most {ENTRIES} entries")
+    for part in parts:
+        _require_small(part, where)
+
+
+def _episodes(source: Any, scaled: Scaling, name: str) -> Iterator[dict[str, NDArray[Any]]]:
+    try:
+        for episode in source.iterate_episodes():
+            yield _rows(episode, scaled)
+    except DataError:
+        raise
+    except Exception as error:  # of Minari and of everything below it
+        raise DataError(
+            f"an episode of the Minari dataset '{name}' cannot be read ({_line(error)}): get the set again"
+        ) from error
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())[:200] or type(error).__name__
 
 
 def _scaling(space: Any) -> tuple[Scaling, str]:

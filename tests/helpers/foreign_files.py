@@ -6,12 +6,14 @@ formats, so that agreement means something.
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from safetensors.numpy import save_file
 
 O, A, D = 7, 3, 4  # observation, action, latent of the flat formats
 Shapes = dict[str, tuple[int, ...]]
+Stored = tuple[dict[str, Any], dict[str, np.ndarray]]  # a configuration, and tensors by their names
 
 
 def layer(prefix: str, n_in: int, n_out: int, members: int = 1) -> Shapes:
@@ -51,7 +53,18 @@ def trunk(prefix: str, h: int, n_out: int, layers: int, members: int = 1, residu
     return shapes | (block if residual else layer)(last, h, n_out, members)
 
 
-def forward(prefix, o, d, a, out, h, layers, depth=2, members=2, residual=False) -> Shapes:
+def forward(
+    prefix: str,
+    o: int,
+    d: int,
+    a: int,
+    out: int,
+    h: int,
+    layers: int,
+    depth: int = 2,
+    members: int = 2,
+    residual: bool = False,
+) -> Shapes:
     return (
         embedding(f"{prefix}.embed_z", o + d, h, depth, members, residual)
         | embedding(f"{prefix}.embed_sa", o + a, h, depth, members, residual)
@@ -59,7 +72,9 @@ def forward(prefix, o, d, a, out, h, layers, depth=2, members=2, residual=False)
     )
 
 
-def actor(prefix, o, d, a, h, layers, depth=2, residual=False) -> Shapes:
+def actor(
+    prefix: str, o: int, d: int, a: int, h: int, layers: int, depth: int = 2, residual: bool = False
+) -> Shapes:
     return (
         embedding(f"{prefix}.embed_z", o + d, h, depth, 1, residual)
         | embedding(f"{prefix}.embed_s", o, h, depth, 1, residual)
@@ -100,7 +115,9 @@ def fill(shapes: Shapes, seed: int = 0) -> dict[str, np.ndarray]:
     return tensors
 
 
-def write(folder: Path, config: dict, tensors: dict[str, np.ndarray], kwargs: dict | None = None) -> Path:
+def write(
+    folder: Path, config: dict[str, Any], tensors: dict[str, np.ndarray], kwargs: dict[str, Any] | None = None
+) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps(config, indent=4))
     save_file(tensors, folder / "model.safetensors")
@@ -118,7 +135,7 @@ def targets(tensors: dict[str, np.ndarray], *groups: str) -> dict[str, np.ndarra
     }
 
 
-def box(n: int) -> dict:
+def box(n: int) -> dict[str, Any]:
     return {
         "low": [float("-inf")] * n,
         "high": [float("inf")] * n,
@@ -131,7 +148,7 @@ def box(n: int) -> dict:
 # --- Meta Motivo -----------------------------------------------------------------------------------------
 
 
-def metamotivo(*, cpr: bool = True, residual: bool = False, norm_obs: bool = True, depth: int = 2):
+def metamotivo(*, cpr: bool = True, residual: bool = False, norm_obs: bool = True, depth: int = 2) -> Stored:
     f = {
         "hidden_dim": 8,
         "model": "residual" if residual else "simple",
@@ -186,16 +203,16 @@ IDENTITY = {"name": "Identity"}
 KWARGS = {"obs_space": box(O), "action_dim": A}
 
 
-def _encoder(layers: int, norm: bool = True) -> dict:
+def _encoder(layers: int, norm: bool = True) -> dict[str, Any]:
     return {"name": "BackwardArchi", "hidden_dim": 6, "hidden_layers": layers, "norm": norm}
 
 
-def _actor(flow: bool) -> dict:
+def _actor(flow: bool) -> dict[str, Any]:
     name = "noise_conditioned_actor" if flow else "simple"
     return {"name": name, "model": "simple", "hidden_dim": 8, "hidden_layers": 1, "embedding_layers": 2}
 
 
-def td_jepa_fb(*, flow: bool = False, left: bool = True):
+def td_jepa_fb(*, flow: bool = False, left: bool = True) -> Stored:
     """FB; with flow, the actor reads raw observations, as in the published runs."""
     L = 5
     archi = {
@@ -241,7 +258,7 @@ def td_jepa_fb(*, flow: bool = False, left: bool = True):
     return config, tensors | targets(tensors, "_backward_map", "_forward_map", "_left_encoder")
 
 
-def td_jepa_hilp(*, centred: bool = True):
+def td_jepa_hilp(*, centred: bool = True) -> Stored:
     L = 5
     shapes = (
         {"features_mean": (D,), "_z_cov": (D, D)}
@@ -276,7 +293,7 @@ def td_jepa_hilp(*, centred: bool = True):
     return config, tensors | targets(tensors, "_sf", "_features", "_features2", "_left_encoder")
 
 
-def td_jepa_jepa(*, symmetric: bool = False):
+def td_jepa_jepa(*, symmetric: bool = False) -> Stored:
     phi, psi = 5, (5 if symmetric else D)
     shapes = (
         {"_z_cov": (psi, psi)}
@@ -323,10 +340,10 @@ BFM_KWARGS = {
 }
 
 
-def bfm_zero():
+def bfm_zero() -> Stored:
     """Its residual F and critics are hidden_layers deep where the config says embedding_layers."""
 
-    def sees(part: str) -> dict:
+    def sees(part: str) -> dict[str, Any]:
         return {"name": "DictInputFilterConfig", "key": SIGHT[part]}
 
     width = {part: sum(FIELDS[k] for k in keys) for part, keys in SIGHT.items()}

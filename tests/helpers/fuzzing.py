@@ -3,6 +3,7 @@
 One process reads many files. It is killed when a file takes too long, and another takes its place.
 """
 
+import os
 import resource
 import shutil
 import sys
@@ -103,6 +104,49 @@ def read_buffer(path: Path) -> None:
         humenv.read_motions(source)
 
 
+def read_store(path: Path) -> None:
+    """A result store: everything is read from it, and a cell is added."""
+    from dataclasses import replace
+
+    from zol.bench.results import corrections
+    from zol.bench.store import Store
+
+    store = Store(path / "s.sqlite")
+    rows = store.results()
+    assert len(rows) == len(store) == len(store.keys())
+    assert all(row.key in store for row in rows)
+    corrections(rows)
+    if rows:
+        assert store.add([replace(rows[0], key=replace(rows[0].key, task="another"))]) == 1
+        assert len(store) == len(rows) + 1
+
+
+def read_run(path: Path) -> None:
+    """The metrics of a run, as they are shown and as a run resumes from them."""
+    from zol.cli.train_show import show
+    from zol.train.run_folder import RunFolder
+
+    show(path)
+    folder = RunFolder(path)
+    folder.sessions()
+    folder.rewind(30)
+
+
+def read_minari(path: Path) -> None:
+    """A Minari dataset, where Minari looks for it."""
+    from zol.data.sources.minari import import_minari
+
+    root, out = path.parent / "minari", path.parent / "imported"
+    (root / "toy-v0").mkdir(parents=True)
+    (root / "toy-v0" / "data").symlink_to(path)
+    os.environ["MINARI_DATASETS_PATH"] = str(root)
+    try:
+        import_minari("toy-v0", out)
+    finally:
+        shutil.rmtree(out, ignore_errors=True)
+        assert not list(path.parent.glob(".imported*")), "something half-written was left behind"
+
+
 READERS: dict[str, Callable[[Path], None]] = {
     "native": read_native,
     "foreign": read_foreign,
@@ -111,6 +155,9 @@ READERS: dict[str, Callable[[Path], None]] = {
     "set": read_set,
     "source": read_source,
     "buffer": read_buffer,
+    "store": read_store,
+    "run": read_run,
+    "minari": read_minari,
 }
 
 
@@ -156,15 +203,18 @@ def _peak() -> int:
 
 def _serve(connection: Connection) -> None:
     import h5py  # noqa: F401
+    import minari  # noqa: F401
     import torch
 
     import zol.checkpoint
+    import zol.cli.train_show
     import zol.data.sources.exorl
     import zol.train  # noqa: F401
     from zol.common.errors import ZolError
 
     torch.set_num_threads(1)
     torch.ones(8, 8) @ torch.ones(8, 8)
+    sys.stdout = open(os.devnull, "w")  # noqa: SIM115
     warnings.simplefilter("ignore")  # NumPy warns of odd headers before it gives up on them
     pages = int(Path("/proc/self/statm").read_text().split()[0]) if Path("/proc/self/statm").exists() else 0
     if pages:

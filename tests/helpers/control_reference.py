@@ -13,6 +13,7 @@ from dm_control import mujoco as control_mujoco
 from dm_control import suite
 from dm_control.rl.control import flatten_observation
 from dm_control.utils.rewards import tolerance
+from present import present
 
 DOMAINS = ("walker", "cheetah", "quadruped", "point_mass_maze")
 STOCK = {"walker": ("stand", "walk", "run"), "cheetah": ("run",), "quadruped": ("walk", "run")}
@@ -30,7 +31,7 @@ class Reference:
             self.physics = suite.load(domain, next(iter(self.stock))).physics
         else:
             self.physics = control_mujoco.Physics.from_xml_string(maze_xml(), suite.common.ASSETS)
-        self.action = None
+        self.action = np.zeros(0)
 
     def set_state(self, state: np.ndarray) -> None:
         with self.physics.reset_context():
@@ -184,13 +185,13 @@ def maze_wages(x: float, y: float, v_x: float, v_y: float) -> float:
 def maze_xml() -> bytes:
     """The stock point mass with contacts switched on, a target that touches nothing, and two walls."""
     root = ElementTree.parse(Path(suite.__file__).parent / "point_mass.xml").getroot()
-    option = root.find("option")
-    option.remove(option.find("flag"))
+    option = present(root.find("option"))
+    option.remove(present(option.find("flag")))
     target = next(geom for geom in root.iter("geom") if geom.get("name") == "target")
     target.set("contype", "0")
     target.set("conaffinity", "0")
     for name, size in (("horizontal", "0.18 0.02 0.02"), ("vertical", "0.02 0.18 0.02")):
         ElementTree.SubElement(
-            root.find("worldbody"), "geom", name=name, type="box", pos="0 0 0.02", size=size
+            present(root.find("worldbody")), "geom", name=name, type="box", pos="0 0 0.02", size=size
         )
     return ElementTree.tostring(root)

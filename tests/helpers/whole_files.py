@@ -2,7 +2,9 @@
 
 import io
 import json
+import math
 import shutil
+import warnings
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -11,15 +13,18 @@ from typing import Any
 import foreign_files
 import h5py
 import numpy as np
+import pytest
 import torch
 
 from zol import checkpoint
+from zol.bench.store import Key, Result, Store, canonical
 from zol.common.tensors import write_tensors
 from zol.data import Dataset
 from zol.imagination.dynamics import Dynamics, DynamicsConfig
 from zol.imagination.learned_world import LearnedWorld
 from zol.models.base import Latent, identity
 from zol.models.fb import FBConfig, fb_network
+from zol.train.run_folder import RunFolder
 
 RNG = np.random.default_rng(0)
 ARRAYS: dict[str, Any] = {
@@ -85,6 +90,61 @@ def dataset(folder: Path) -> None:
     shutil.rmtree(folder)
     facts = {"world": "walker", "coverage": {"scale": [1.0, 1.0, 1.0]}}
     Dataset.from_arrays(**ARRAYS, resets=ARRAYS["obs"], provenance=facts).save(folder)
+
+
+def store(folder: Path) -> None:
+    """A result store of four cells."""
+    cells = [
+        Result(
+            Key("exorl", "walker", task, method, canonical({"revision": 1, "steps": 200}), "abc", 0, 1),
+            RNG.uniform(0, 1, 3),
+            estimate=0.5,
+            diagnostics={"ess": 0.5},
+            chosen={"steps": 200, "rate": {"first": 0.1}},
+            facts={"command": "zol bench", "versions": {"torch": "2"}},
+        )
+        for task in ("walk", "run")
+        for method in ("fb", "zol")
+    ]
+    assert Store(folder / "s.sqlite").add(cells) == len(cells)
+
+
+def metrics(folder: Path) -> None:
+    """What a run of a few steps logs."""
+    run = RunFolder(folder)
+    for step in range(0, 50, 10):
+        run.log({"step": step, "loss": 1.0 / (step + 1), "rank": math.nan})
+        run.log({"step": step, "return/mean": 1.5, "return/walk": 1.5, "random/mean": 1.0})
+    (folder / "run.json").write_text(json.dumps({"shown": {"loss": "loss"}, "sessions": [{"from_step": 0}]}))
+
+
+def minari_set(folder: Path) -> None:
+    """The files of a Minari dataset, written by Minari."""
+    import minari
+    from gymnasium.spaces import Box, Dict
+    from minari.data_collector import EpisodeBuffer
+
+    observed = Dict([("goal", Box(-9, 9, (2,), np.float32)), ("here", Box(-9, 9, (1,), np.float32))])
+    buffers = [
+        EpisodeBuffer(
+            observations={"goal": RNG.uniform(-1, 1, (n + 1, 2)), "here": RNG.uniform(-1, 1, (n + 1, 1))},
+            actions=RNG.uniform(-1, 1, (n, 2)).astype("f4"),
+            rewards=[0.0] * n,
+            terminations=[False] * n,
+            truncations=[False] * (n - 1) + [True],
+            infos={"energy": np.arange(n + 1.0)},
+        )
+        for n in (2, 3)
+    ]
+    with warnings.catch_warnings(), pytest.MonkeyPatch.context() as patch:
+        warnings.simplefilter("ignore")
+        patch.setenv("MINARI_DATASETS_PATH", str(folder / "root"))
+        minari.create_dataset_from_buffers(
+            "toy-v0", buffers, observation_space=observed, action_space=Box(-1, 1, (2,), np.float32)
+        )
+    for file in (folder / "root" / "toy-v0" / "data").iterdir():
+        file.rename(folder / file.name)
+    shutil.rmtree(folder / "root")
 
 
 def npz_bytes(arrays: dict[str, Any], *, small: bool = False) -> bytes:

@@ -1,8 +1,10 @@
 """Ways to damage a file that know its format: hypothesis strategies from whole bytes to broken ones."""
 
 import json
+import sqlite3
 import struct
 from collections.abc import Iterator
+from contextlib import closing, suppress
 from typing import Any
 
 from hypothesis import strategies as st
@@ -18,6 +20,11 @@ VALUES = st.one_of(
     st.text(max_size=8),
     st.lists(st.integers(-3, 3), max_size=3),
 )
+STORED = [
+    *("null", "''", "'x'", "x''", "x'00ff'", "0", "1", "-1", "1.5", "9e999", "-9e999", "9223372036854775807"),
+    *("x'000000000000f87f'", "cast(x'ff41' as text)", "zeroblob(100000)", "char(0)", "'[]'", "'null'"),
+    *("char(55296)", "'{\"revision\": []}'", "'{\"revision\": 1e999}'", "'[1]'", "'{\"a\": NaN}'"),
+]
 DEEP = b'{"a": ' + b"[" * 200_000 + b"]" * 200_000 + b"}"
 
 
@@ -93,6 +100,87 @@ def damaged_tensors(draw: st.DrawFn, data: bytes) -> bytes:
         _damage_entry(draw, header)
     text = json.dumps(header).encode("utf-8", "surrogatepass")
     return struct.pack("<Q", len(text)) + text + data[8 + size :]
+
+
+def damaged_lines(data: bytes) -> st.SearchStrategy[bytes]:
+    """A file of one JSON object per line, with one of them damaged, or its bytes."""
+
+    @st.composite
+    def damaged(draw: st.DrawFn) -> bytes:
+        if draw(st.integers(0, 4)) == 0:
+            return draw(damaged_bytes(data))
+        lines = data.splitlines()
+        place = draw(st.integers(0, len(lines) - 1))
+        lines[place] = draw(damaged_json(lines[place].replace(b"NaN", b"0")))
+        return b"\n".join(lines) + draw(st.sampled_from([b"", b"\n"]))
+
+    return damaged()
+
+
+JOURNAL = slice(18, 20)  # where SQLite says that it keeps a log beside the file, which memory cannot
+DEFINITIONS = [
+    "create view more as select * from results",
+    "create table more (x)",
+    "create index more on results (task)",
+    "create trigger more after insert on results begin delete from results; end",
+    "alter table results add column more",
+    "alter table results rename column task to chore",
+    "alter table results drop column finished",
+    "alter table results rename to more",
+    "drop table results",
+    "pragma application_id = 0",
+    "pragma application_id = 252006674",
+    "pragma user_version = 0",
+    "pragma user_version = 1",
+    "pragma user_version = 3",
+    "pragma user_version = -1",
+    "delete from results",
+    "update sqlite_master set sql = replace(sql, 'text', 'blob')",
+    "update sqlite_master set sql = replace(sql, 'not null', '')",
+    "update sqlite_master set sql = replace(sql, 'seconds real', 'seconds as (zeroblob(1000000000))')",
+    "update sqlite_master set sql = 'create view results as select 1'",
+    "update sqlite_master set type = 'view'",
+    "update sqlite_master set rootpage = 1",
+    "update sqlite_master set rootpage = 999999",
+    "update sqlite_master set name = 'x'",
+]
+
+
+@st.composite
+def damaged_database(draw: st.DrawFn, data: bytes) -> bytes:
+    """A result store with other values, rows, definitions or pages."""
+    kind = draw(st.sampled_from(["value", "value", "value", "settings", "definition", "page", "bytes"]))
+    if kind == "bytes":
+        return draw(damaged_bytes(data))
+    if kind == "page":
+        size = int.from_bytes(data[16:18], "big")
+        pages = [data[k : k + size] for k in range(0, len(data), size)]
+        place = draw(st.integers(0, len(pages) - 1))
+        pages[place] = draw(st.sampled_from([bytes(size), b"\xff" * size, pages[-1], pages[0], b""]))
+        return b"".join(pages)
+    with closing(sqlite3.connect(":memory:")) as database:
+        calm = bytearray(data)
+        calm[JOURNAL] = b"\x01\x01"
+        database.deserialize(calm)
+        row = draw(st.integers(1, 4))
+        if kind == "definition":
+            database.execute("pragma writable_schema = on")
+            with suppress(sqlite3.Error):
+                database.execute(draw(st.sampled_from(DEFINITIONS)))
+        elif kind == "settings":
+            column = draw(st.sampled_from(["configuration", "diagnostics", "chosen", "versions"]))
+            (text,) = database.execute(f"select {column} from results where rowid = ?", (row,)).fetchone()
+            changed = draw(damaged_json(text.encode())).decode(errors="replace")
+            database.execute(f"update or ignore results set {column} = ? where rowid = ?", (changed, row))
+        else:
+            columns = [found[1] for found in database.execute("pragma table_info(results)")]
+            column = draw(st.sampled_from(columns))
+            value = draw(st.sampled_from(STORED))
+            database.execute(f'update or ignore results set "{column}" = {value} where rowid = {row}')
+        database.commit()
+        changed_data = bytearray(database.serialize())
+    changed_data[JOURNAL] = data[JOURNAL]
+    return bytes(changed_data)
 
 
 def _damage_entry(draw: st.DrawFn, header: dict[str, Any]) -> None:
