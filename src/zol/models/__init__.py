@@ -13,5 +13,10 @@ MODELS: "Registry[Pretraining]" = Registry(
     {
         "fb": Entry("zol.models.fb:MODEL", "forward–backward representations"),
         "laplacian": Entry("zol.models.laplacian:MODEL", "Laplacian successor features"),
+        "successor_features": Entry(
+            "zol.models.successor_features:MODEL", "successor features of features by name"
+        ),
+        "hilp": Entry("zol.models.hilp:MODEL", "HILP: successor features of distances in time"),
+        "td_jepa": Entry("zol.models.td_jepa:MODEL", "TD-JEPA: encoders that predict each other's futures"),
     },
 )

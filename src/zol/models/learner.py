@@ -54,7 +54,8 @@ class NetworkLearner(ABC):
     ) -> None:
         self.accept(model.config)
         self.model, self.config, self.autocast = model.requires_grad_(False), config, autocast
-        self._targets: dict[str, tuple[nn.Module, nn.Module]] = {}
+        self._targets: dict[str, tuple[nn.Module, nn.Module, float]] = {}
+        self._helpers: dict[str, nn.Module] = {}
         self._optimisers: dict[str, Adam] = {}
         self._compiled = compiled
         self.target_forward = self.add_target("target_forward", model.forward_map)
@@ -110,10 +111,10 @@ class NetworkLearner(ABC):
     def update(self, batch: Batch, generator: torch.Generator) -> Mapping[str, Tensor]:
         """One step of everything that is trained."""
 
-    def add_target(self, name: str, network: nn.Module) -> nn.Module:
-        """A slow copy of a network, stored under this name."""
+    def add_target(self, name: str, network: nn.Module, rate: float | None = None) -> nn.Module:
+        """A slow copy of a network, stored under this name; it follows at τ unless another rate is given."""
         target = deepcopy(network).requires_grad_(False)
-        self._targets[name] = (target, network)
+        self._targets[name] = (target, network, self.config.target_rate if rate is None else rate)
         if self._compiled:
             target.compile()
         return target
@@ -128,10 +129,26 @@ class NetworkLearner(ABC):
         self._optimisers[name] = Adam(parameters, learning_rate)
         return self._optimisers[name]
 
+    def step_all_but_the_actor(self) -> None:
+        """Apply the gradients of one loss to everything but the actor, in the same order in every process."""
+        for name, optimiser in self._optimisers.items():
+            if name != "actor_optimiser":
+                optimiser.step_and_clear()
+
+    def add_helper(self, name: str, network: nn.Module) -> nn.Module:
+        """A part that only training needs, stored under this name: it is no part of the model."""
+        self._helpers[name] = network.to(next(self.model.parameters()))
+        return self._helpers[name]
+
+    @property
+    def optimisers(self) -> Mapping[str, Adam]:
+        """All optimisers by name."""
+        return self._optimisers
+
     def move_targets(self) -> None:
         """θ̄ ← (1 − τ) θ̄ + τ θ, for every target."""
-        for target, network in self._targets.values():
-            move_towards(target, network, self.config.target_rate)
+        for target, network, rate in self._targets.values():
+            move_towards(target, network, rate)
 
     def view(self, obs: Tensor) -> View:
         """What the network's parts see of observations; what several of them read is computed once."""
@@ -187,10 +204,14 @@ class NetworkLearner(ABC):
     def policy_action(self, view: View, z: Tensor, generator: torch.Generator) -> Tensor:
         """a ~ π_z(s) with its training noise; for discrete actions the greedy one-hot choice."""
         if self.model.config.discrete:
-            seen, actions = self.forward_input(view), self.model.action_dim
-            best = greedy_values(partial(self.run, self.model.forward_map), seen, z, actions).argmax(-1)
-            return functional.one_hot(best, actions).to(seen.dtype)
+            return self.greedy_action(self.forward_input(view), z)
         return self.explore(self.run(self.model.actor, self.actor_input(view), z), generator)
+
+    def greedy_action(self, seen: Tensor, z: Tensor) -> Tensor:
+        """The one-hot action that F prefers, where F sees ``seen``."""
+        actions = self.model.action_dim
+        best = greedy_values(partial(self.run, self.model.forward_map), seen, z, actions).argmax(-1)
+        return functional.one_hot(best, actions).to(seen.dtype)
 
     def update_actor(self, view: View, z: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
         """One step of the actor up Q(s, a) = F(s, a, z)ᵀz; nothing for discrete actions, which are greedy."""
@@ -220,4 +241,5 @@ class NetworkLearner(ABC):
         restore_state(self._parts(), state)
 
     def _parts(self) -> dict[str, nn.Module | Adam]:
-        return {name: target for name, (target, _) in self._targets.items()} | self._optimisers
+        targets = {name: target for name, (target, _, _) in self._targets.items()}
+        return targets | self._helpers | self._optimisers
