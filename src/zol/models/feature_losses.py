@@ -181,10 +181,10 @@ class HILP(FeatureLoss):
         with torch.no_grad():
             after = torch.stack([self.value(there, goal_view, slow) for slow in self.slow])  # V̄(s', g)
             before = torch.stack([self.value(here, goal_view, slow) for slow in self.slow])
-            reward, going_on = reached.to(after.dtype) - 1, ~reached
-            target = reward + c.feature_discount * going_on * after  # [2, N]
+            reached = reached.to(after.dtype)
+            target = reached - 1 + c.feature_discount * (1 - reached) * after  # [2, N]
             advantage = target.amin(0) - before.mean(0)
-            weight = torch.where(advantage < 0, 1 - c.expectile, c.expectile)
+            weight = (c.expectile - (advantage < 0).to(after.dtype)).abs()
             next_phi = self.phi(there)
         value = torch.stack([self.value(here, goal_view, network) for network in self.networks])
         loss = 2 * parallel.mean(weight * (target - value).square())  # a mean over rows, a sum over networks
