@@ -17,7 +17,7 @@ from zol.models.learner import NetworkLearner
 
 SIZES = {"obs_dim": 5, "action_dim": 2, "z_dim": 8, "hidden": 32, "backward_hidden": 32}
 BATCH, STEPS = 512, 20
-COLUMNS = ("obs", "action", "next_obs", "terminated", "future_obs", "goal", "length")
+COLUMNS = ("obs", "action", "next_obs", "terminated", "future_obs", "next_action", "last", "goal", "length")
 CASES: dict[str, dict[str, Any]] = {  # of FB, unless a model is named
     "plain": {},
     "pessimistic": {"pessimism": 0.5, "actor_pessimism": 0.5},
@@ -38,6 +38,7 @@ def global_batch(step: int, stretches: bool) -> list[torch.Tensor]:
         return torch.randn(BATCH, columns, generator=g, dtype=torch.float64)
 
     columns = [draw(5), draw(2).tanh(), draw(5), torch.rand(BATCH, generator=g) < 0.1, draw(5)]
+    columns += [draw(2).tanh(), torch.zeros(BATCH, dtype=torch.bool)]
     return [*columns, draw(5), torch.randint(1, 10, (BATCH,), generator=g)] if stretches else columns
 
 

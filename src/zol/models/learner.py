@@ -91,7 +91,12 @@ class NetworkLearner(ABC):
     @property
     def settings(self) -> dict[str, Any]:
         """The configuration, and the architecture where it is not the one of that configuration."""
-        own = {f"model.{name}": value for name, value in self.config.model_dump(mode="json").items()}
+        fields = type(self.config).model_fields
+        own = {
+            f"model.{name}": value
+            for name, value in self.config.model_dump(mode="json").items()
+            if name not in self.config.added or value != fields[name].default
+        }
         if self.model.config != self.architecture(self.config):
             own["model.network"] = self.model.config.model_dump(mode="json")
         return own | {"model.start": self.start} if self.start else own
@@ -161,6 +166,10 @@ class NetworkLearner(ABC):
             out: Tensor = network(*inputs)
         return out.to(like.dtype)
 
+    def F(self, network: nn.Module, seen: Tensor, z: Tensor, action: Tensor) -> Tensor:
+        """F(s, a, z) by the forward map or its slow copy, ``[P, N, d]``."""
+        return self.run(network, seen, self.model.forward_latent(z), action)
+
     def forward_input(self, view: View, *, target: bool = False) -> Tensor:
         """What F sees, or with ``target`` what its slow copy sees."""
         c = self.model.config
@@ -210,7 +219,7 @@ class NetworkLearner(ABC):
     def greedy_action(self, seen: Tensor, z: Tensor) -> Tensor:
         """The one-hot action that F prefers, where F sees ``seen``."""
         actions = self.model.action_dim
-        best = greedy_values(partial(self.run, self.model.forward_map), seen, z, actions).argmax(-1)
+        best = greedy_values(partial(self.F, self.model.forward_map), seen, z, actions).argmax(-1)
         return functional.one_hot(best, actions).to(seen.dtype)
 
     def update_actor(self, view: View, z: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
@@ -221,7 +230,7 @@ class NetworkLearner(ABC):
         with torch.no_grad():
             seen = self.forward_input(view)
         with frozen(self.model.forward_map):  # gradients for the action only, none for F's weights
-            Q = (self.run(self.model.forward_map, seen, z, action) * z).sum(-1)  # [P, N]
+            Q = (self.F(self.model.forward_map, seen, z, action) * z).sum(-1)  # [P, N]
         loss = -parallel.mean(pessimistic(Q, self.config.actor_pessimism))
         loss.backward()
         self.actor_optimiser.step_and_clear()
