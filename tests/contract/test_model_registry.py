@@ -147,6 +147,15 @@ def test_an_unknown_model_is_answered_with_the_nearest(data: Dataset) -> None:
         pretrain(data, "laplcian")
 
 
+@pytest.mark.parametrize("name", ["hilp", "one_step_fb"])
+def test_models_that_look_ahead_need_episodes(name: str, data: Dataset) -> None:
+    steps = data.transitions()
+    columns = (steps.obs.numpy(), steps.action.numpy(), steps.next_obs.numpy())
+    shuffled = Dataset.from_arrays(*columns, truncated=torch.ones(len(steps), dtype=torch.bool).numpy())
+    with pytest.raises(ZolError, match="no episode of these data has two steps"):
+        pretrain(shuffled, name, **SMALL | LOOP)
+
+
 # FB is what test_bench.py is about; of its relatives one has to do in the quick suite.
 BENCHED = [
     pytest.param(name, marks=() if name == "laplacian" else pytest.mark.slow)
