@@ -12,7 +12,8 @@ from zol.cli import main
 from zol.collect.donut import collect
 from zol.common.errors import ZolError
 from zol.common.registry import Registry
-from zol.data import Batch, Dataset
+from zol.data import Dataset
+from zol.data.sampling import Sampler
 from zol.evidence import Evidence
 from zol.models import MODELS
 from zol.models.base import HasFixedLatents, HasLayout, HasRegressors, Learner, Model, identity, model_hash
@@ -46,6 +47,18 @@ def test_its_networks_keep_the_contract(entry: Pretraining, change: dict) -> Non
     check_model(model)
 
 
+@pytest.mark.parametrize("encoder", ["shallow", "deep"])
+@pytest.mark.parametrize("change", [{}, {"discrete": True}], ids=str)
+def test_fb_with_an_encoder_keeps_the_contract(encoder: str, change: dict, data: Dataset) -> None:
+    entry = MODELS["fb"]
+    config = entry.config(obs_dim=2, action_dim=2, encoder=encoder, **SMALL | change)
+    model = entry.network(config, torch.Generator().manual_seed(0))
+    check_model(model)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    fit(entry.learner(model, config), data, TrainConfig(**LOOP))
+    assert not torch.equal(model.left.net[0].weight, before["left.net.0.weight"])
+
+
 @pytest.mark.parametrize("change", [{}, {"discrete": True}], ids=str)
 def test_it_resumes_bit_for_bit(entry: Pretraining, data: Dataset, tmp_path: Path, change: dict) -> None:
     config = entry.config(obs_dim=2, action_dim=2, normalise_obs=True, **SMALL | change)
@@ -62,12 +75,11 @@ def test_it_resumes_bit_for_bit(entry: Pretraining, data: Dataset, tmp_path: Pat
         assert torch.equal(value, resumed.state_dict()[name]), name
 
 
-def test_autocast_keeps_weights_and_losses_in_single_precision(entry: Pretraining) -> None:
+def test_autocast_keeps_weights_and_losses_in_single_precision(entry: Pretraining, data: Dataset) -> None:
     config = entry.config(obs_dim=2, action_dim=2, **SMALL)
     learner = entry.learner(entry.network(config), config, autocast=torch.bfloat16)
     g = torch.Generator().manual_seed(0)
-    obs, following, action = torch.randn(3, 64, 2, generator=g)
-    batch = Batch(obs, action.tanh(), following, torch.zeros(64, dtype=torch.bool))
+    batch = Sampler(data, torch.device("cpu"), learner.batches).draw(learner.batches, 64, g)
     terms = learner.update(batch, g)
     assert {p.dtype for p in learner.model.parameters()} == {torch.float32}
     assert {term.dtype for term in terms.values()} == {torch.float32}
@@ -88,7 +100,9 @@ def test_it_is_pretrained_saved_loaded_prompted_and_adapted(
     world = Donut()
     evidence = Evidence.label(loaded.sample(world.layout), world.tasks, loaded.prompt["starts"][:64], "")
     plain = adapt.prompted(loaded.model, evidence, loaded.default_prompt)
-    found = adapt.zol_search(loaded.model, evidence, plain.z[0], adapt.ZOLConfig(steps=3, learning_rate=0.02))
+    found = adapt.zol_search(
+        loaded.model, evidence, plain.z[0], adapt.ZOLConfig(steps=10, learning_rate=0.005)
+    )
     assert bool((found.distance > 0).any())
 
 
@@ -134,8 +148,24 @@ def test_an_unknown_model_is_answered_with_the_nearest(data: Dataset) -> None:
         pretrain(data, "laplcian")
 
 
-# FB is what test_bench.py is about.
-@pytest.mark.parametrize("name", [name for name in MODELS if name != "fb"])
+@pytest.mark.parametrize("name", ["hilp", "one_step_fb"])
+def test_models_that_look_ahead_need_episodes(name: str, data: Dataset) -> None:
+    steps = data.transitions()
+    columns = (steps.obs.numpy(), steps.action.numpy(), steps.next_obs.numpy())
+    shuffled = Dataset.from_arrays(*columns, truncated=torch.ones(len(steps), dtype=torch.bool).numpy())
+    with pytest.raises(ZolError, match="no episode of these data has two steps"):
+        pretrain(shuffled, name, **SMALL | LOOP)
+
+
+# FB is what test_bench.py is about; of its relatives one has to do in the quick suite.
+BENCHED = [
+    pytest.param(name, marks=() if name == "laplacian" else pytest.mark.slow)
+    for name in MODELS
+    if name != "fb"
+]
+
+
+@pytest.mark.parametrize("name", BENCHED)
 def test_it_is_benched(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("mujoco")
     explored = ["--steps", "2000", "--how", "random", "--out", str(tmp_path / "data")]

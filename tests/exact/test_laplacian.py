@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from zol.data import Batch
-from zol.models.laplacian import MODEL, LaplacianConfig, LaplacianLearner, RunningCovariance
+from zol.models.laplacian import MODEL, LaplacianConfig, LaplacianLearner
+from zol.models.successor_features import RunningCovariance
 
 STATES, GAMMA = 5, 0.6
 
@@ -130,6 +131,6 @@ def test_the_running_covariance_begins_as_a_plain_mean() -> None:
         torch.randn(5, 8, 3, generator=torch.Generator().manual_seed(0)),
     )
     for batch in rows:
-        running.update(batch)
+        running.see(batch)
     everything = rows.flatten(0, 1)
     torch.testing.assert_close(running.value, everything.mT @ everything / len(everything))

@@ -12,17 +12,22 @@ from torch.multiprocessing.spawn import spawn
 from zol.common import parallel
 from zol.common.errors import DataError
 from zol.data import Batch
-from zol.models.fb import FBConfig, FBLearner, fb_network
+from zol.models import MODELS
+from zol.models.learner import NetworkLearner
 
-CONFIG = FBConfig(obs_dim=5, action_dim=2, z_dim=8, hidden=32, backward_hidden=32, normalise_obs=True)
+SIZES = {"obs_dim": 5, "action_dim": 2, "z_dim": 8, "hidden": 32, "backward_hidden": 32}
 BATCH, STEPS = 512, 20
-COLUMNS = ("obs", "action", "next_obs", "terminated", "goal", "length")
-CASES: dict[str, dict[str, Any]] = {
+COLUMNS = ("obs", "action", "next_obs", "terminated", "future_obs", "next_action", "last", "goal", "length")
+CASES: dict[str, dict[str, Any]] = {  # of FB, unless a model is named
     "plain": {},
     "pessimistic": {"pessimism": 0.5, "actor_pessimism": 0.5},
     "with q": {"q_loss": 0.1},
     "discrete": {"discrete": True},
     "stretches": {"n_step": 9, "q_loss": 0.1},
+    **{name: {"model": name} for name in MODELS if name != "fb"},
+    "byol": {"model": "successor_features", "features": "byol"},
+    "byol_gamma, centred": {"model": "successor_features", "features": "byol_gamma", "centred": True},
+    "one encoder": {"model": "td_jepa", "symmetric": True},
 }
 
 
@@ -32,14 +37,17 @@ def global_batch(step: int, stretches: bool) -> list[torch.Tensor]:
     def draw(columns: int) -> torch.Tensor:
         return torch.randn(BATCH, columns, generator=g, dtype=torch.float64)
 
-    columns = [draw(5), draw(2).tanh(), draw(5), torch.rand(BATCH, generator=g) < 0.1]
+    columns = [draw(5), draw(2).tanh(), draw(5), torch.rand(BATCH, generator=g) < 0.1, draw(5)]
+    columns += [draw(2).tanh(), torch.zeros(BATCH, dtype=torch.bool)]
     return [*columns, draw(5), torch.randint(1, 10, (BATCH,), generator=g)] if stretches else columns
 
 
 def train(changes: dict[str, Any]) -> dict[str, torch.Tensor]:
     """Every loss and summed gradient of every step, and the whole state after the last one."""
-    config = CONFIG.updated(**changes)
-    learner = FBLearner(fb_network(config).double(), config)
+    changes = dict(changes)
+    entry = MODELS[changes.pop("model", "fb")]
+    config = entry.config(**SIZES, normalise_obs=True, **changes)
+    learner = entry.learner(entry.network(config).double(), config)
     seen: dict[str, torch.Tensor] = {}
     gradients = watch_gradients(learner)
     generator = torch.Generator().manual_seed(7)
@@ -51,13 +59,10 @@ def train(changes: dict[str, Any]) -> dict[str, torch.Tensor]:
     return seen | gradients | {name: value.clone() for name, value in state.items()}
 
 
-def watch_gradients(learner: FBLearner) -> dict[str, torch.Tensor]:
+def watch_gradients(learner: NetworkLearner) -> dict[str, torch.Tensor]:
     """Gradients as the optimisers get them, by optimiser, parameter and step; filled while training."""
     seen: dict[str, torch.Tensor] = {}
-    for part in (
-        ("forward", "backward") if learner.model.config.discrete else ("forward", "backward", "actor")
-    ):
-        adam = getattr(learner, f"{part}_optimiser")
+    for part, adam in learner.optimisers.items():
 
         def record(*_: object, part: str = part, adam: Any = adam) -> None:
             step = sum(name.startswith(f"{part} 0 ") for name in seen)

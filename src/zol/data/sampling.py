@@ -40,6 +40,9 @@ class BatchSpec:
     """fill ``future_obs``"""
     next_action: bool = False
     """fill ``next_action`` and ``last``"""
+    continued: bool = False
+    """only steps that the data go on from, or that end in a terminal state: a cut episode's last step is
+    replaced by the one before it"""
     physics: bool = False
     """fill simulator states, where the data store them"""
     expert_window: int = 0
@@ -91,6 +94,8 @@ class Sampler:
                 "windows have to be announced when it is made"
             )
         own = parallel.share(torch.randint(self.rows, (n,), generator=generator, device=self.device))
+        if spec.continued:
+            own = step_back(self.source, own)
         if spec.stretch > 1:
             batch = look_ahead(self.source, own, spec.stretch, spec.discount, self._chance(n, generator))
         else:
@@ -117,6 +122,15 @@ class Sampler:
         return replace(
             batch, expert_obs=seen.obs.reshape(shape), expert_next_obs=seen.next_obs.reshape(shape)
         )
+
+
+def step_back(source: Source, steps: Tensor) -> Tensor:
+    """The same steps, but for the last ones of episodes that were cut: those become the ones before."""
+    last = torch.nonzero(source.left(steps) == 1).squeeze(1)
+    cut = last[~source.take(steps[last]).terminated]
+    before = (steps[cut] - 1).clamp_min(0)
+    same_episode = source.left(before) == 2
+    return steps.index_copy(0, cut, torch.where(same_episode, before, steps[cut]))
 
 
 def look_ahead(source: Source, steps: Tensor, n: int, discount: float, chance: Tensor) -> Batch:

@@ -12,6 +12,12 @@ MODELS: "Registry[Pretraining]" = Registry(
     "zol.models",
     {
         "fb": Entry("zol.models.fb:MODEL", "forward–backward representations"),
+        "one_step_fb": Entry("zol.models.one_step_fb:MODEL", "FB of the data's own behaviour, improved once"),
         "laplacian": Entry("zol.models.laplacian:MODEL", "Laplacian successor features"),
+        "successor_features": Entry(
+            "zol.models.successor_features:MODEL", "successor features of features by name"
+        ),
+        "hilp": Entry("zol.models.hilp:MODEL", "HILP: successor features of distances in time"),
+        "td_jepa": Entry("zol.models.td_jepa:MODEL", "TD-JEPA: encoders that predict each other's futures"),
     },
 )

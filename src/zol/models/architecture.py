@@ -98,6 +98,8 @@ class NetworkConfig(Config):
     """the actor is a one-step flow with a noise input"""
     successor_features: bool = False
     """F predicts features φ, and B is C⁻¹φ"""
+    forward_reads_latent: bool = True
+    """F depends on z; a one-step model's F is that of the data's own behaviour, whatever z is"""
     centred: bool = False
     """the mean of the features is subtracted"""
     critic: Tower | None = Field(default=None, strict=False)

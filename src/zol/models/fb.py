@@ -11,7 +11,7 @@ reasons.
 """
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -20,7 +20,7 @@ from torch import Tensor
 from zol.common import parallel
 from zol.common.errors import CheckpointError
 from zol.data import Batch, BatchSpec
-from zol.models.architecture import NetworkConfig
+from zol.models.architecture import Head, NetworkConfig
 from zol.models.learner import NetworkLearner, View
 from zol.models.losses import dense_loss, gram_loss, orthonormality_loss, pessimistic, q_loss
 from zol.models.network import Network
@@ -39,6 +39,24 @@ class FBConfig(PretrainingConfig):
     """n: steps of data before the bootstrap, for data whose actions last as long; falls with the rates"""
     pessimism: float = Field(default=0.0, ge=0)
     """of the target measure; 0.5 with two members is their minimum. Above 0 the N×N form is used"""
+    encoder: Literal["none", "shallow", "deep"] = "none"
+    """through which F and the actor see observations: one linear map to 256 numbers, or a network of two
+    hidden layers to z_dim numbers, both followed by a projection onto a sphere (Bagatella et al. 2025)"""
+
+    added = frozenset({"encoder"})
+
+
+SHALLOW = 256  # numbers of a shallow encoding
+
+
+def encoded(config: FBConfig) -> dict[str, Any]:
+    """What the settings say about the encoder, in the words of the architecture."""
+    if config.encoder == "none":
+        return {}
+    shallow = config.encoder == "shallow"
+    left = Head(hidden=config.backward_hidden, layers=0 if shallow else 2, norm=True)
+    width = SHALLOW if shallow else config.z_dim
+    return {"left": left, "left_dim": width, "actor_reads_left": not config.discrete}
 
 
 class FBLearner(NetworkLearner):
@@ -65,8 +83,8 @@ class FBLearner(NetworkLearner):
 
     @staticmethod
     def architecture(config: FBConfig) -> NetworkConfig:
-        """F, B and an actor on one flat observation."""
-        return plain_network(config, "fb")
+        """F, B and an actor on one flat observation, or on its encoding."""
+        return plain_network(config, "fb", **encoded(config))
 
     @classmethod
     def accept(cls, network: NetworkConfig) -> None:
@@ -104,6 +122,10 @@ class FBLearner(NetworkLearner):
         self.move_targets()
         return terms
 
+    def next_action(self, batch: Batch, there: View, z: Tensor, generator: torch.Generator) -> Tensor:
+        """a' in the Bellman equation: what the policy of z does in s'."""
+        return self.policy_action(there, z, generator)
+
     def update_measure(
         self,
         batch: Batch,
@@ -135,12 +157,12 @@ class FBLearner(NetworkLearner):
             after = c.discount ** batch.length.to(F_input.dtype)  # γⁿ
             gamma, mass = after * ~batch.terminated, (1 - after) / (1 - c.discount)
         with torch.no_grad():
-            next_action = self.policy_action(there, z, generator)
-            target_F = self.run(
+            next_action = self.next_action(batch, there, z, generator)
+            target_F = self.F(
                 self.target_forward, self.forward_input(there, target=True), z, next_action
             )  # [P, N, d]
             target_B = self.run(self.target_backward, goals)
-        F = self.run(self.model.forward_map, F_input, z, batch.action)
+        F = self.F(self.model.forward_map, F_input, z, batch.action)
         if c.pessimism == 0.0:
             loss = gram_loss(F, B, target_F.mean(0), target_B, gamma, mass)
         else:

@@ -54,7 +54,8 @@ class NetworkLearner(ABC):
     ) -> None:
         self.accept(model.config)
         self.model, self.config, self.autocast = model.requires_grad_(False), config, autocast
-        self._targets: dict[str, tuple[nn.Module, nn.Module]] = {}
+        self._targets: dict[str, tuple[nn.Module, nn.Module, float]] = {}
+        self._helpers: dict[str, nn.Module] = {}
         self._optimisers: dict[str, Adam] = {}
         self._compiled = compiled
         self.target_forward = self.add_target("target_forward", model.forward_map)
@@ -90,7 +91,12 @@ class NetworkLearner(ABC):
     @property
     def settings(self) -> dict[str, Any]:
         """The configuration, and the architecture where it is not the one of that configuration."""
-        own = {f"model.{name}": value for name, value in self.config.model_dump(mode="json").items()}
+        fields = type(self.config).model_fields
+        own = {
+            f"model.{name}": value
+            for name, value in self.config.model_dump(mode="json").items()
+            if name not in self.config.added or value != fields[name].default
+        }
         if self.model.config != self.architecture(self.config):
             own["model.network"] = self.model.config.model_dump(mode="json")
         return own | {"model.start": self.start} if self.start else own
@@ -110,10 +116,10 @@ class NetworkLearner(ABC):
     def update(self, batch: Batch, generator: torch.Generator) -> Mapping[str, Tensor]:
         """One step of everything that is trained."""
 
-    def add_target(self, name: str, network: nn.Module) -> nn.Module:
-        """A slow copy of a network, stored under this name."""
+    def add_target(self, name: str, network: nn.Module, rate: float | None = None) -> nn.Module:
+        """A slow copy of a network, stored under this name; it follows at τ unless another rate is given."""
         target = deepcopy(network).requires_grad_(False)
-        self._targets[name] = (target, network)
+        self._targets[name] = (target, network, self.config.target_rate if rate is None else rate)
         if self._compiled:
             target.compile()
         return target
@@ -128,10 +134,26 @@ class NetworkLearner(ABC):
         self._optimisers[name] = Adam(parameters, learning_rate)
         return self._optimisers[name]
 
+    def step_all_but_the_actor(self) -> None:
+        """Apply the gradients of one loss to everything but the actor, in the same order in every process."""
+        for name, optimiser in self._optimisers.items():
+            if name != "actor_optimiser":
+                optimiser.step_and_clear()
+
+    def add_helper(self, name: str, network: nn.Module) -> nn.Module:
+        """A part that only training needs, stored under this name: it is no part of the model."""
+        self._helpers[name] = network.to(next(self.model.parameters()))
+        return self._helpers[name]
+
+    @property
+    def optimisers(self) -> Mapping[str, Adam]:
+        """All optimisers by name."""
+        return self._optimisers
+
     def move_targets(self) -> None:
         """θ̄ ← (1 − τ) θ̄ + τ θ, for every target."""
-        for target, network in self._targets.values():
-            move_towards(target, network, self.config.target_rate)
+        for target, network, rate in self._targets.values():
+            move_towards(target, network, rate)
 
     def view(self, obs: Tensor) -> View:
         """What the network's parts see of observations; what several of them read is computed once."""
@@ -143,6 +165,10 @@ class NetworkLearner(ABC):
         with torch.autocast(like.device.type, self.autocast, enabled=self.autocast is not None):
             out: Tensor = network(*inputs)
         return out.to(like.dtype)
+
+    def F(self, network: nn.Module, seen: Tensor, z: Tensor, action: Tensor) -> Tensor:
+        """F(s, a, z) by the forward map or its slow copy, ``[P, N, d]``."""
+        return self.run(network, seen, self.model.forward_latent(z), action)
 
     def forward_input(self, view: View, *, target: bool = False) -> Tensor:
         """What F sees, or with ``target`` what its slow copy sees."""
@@ -187,10 +213,14 @@ class NetworkLearner(ABC):
     def policy_action(self, view: View, z: Tensor, generator: torch.Generator) -> Tensor:
         """a ~ π_z(s) with its training noise; for discrete actions the greedy one-hot choice."""
         if self.model.config.discrete:
-            seen, actions = self.forward_input(view), self.model.action_dim
-            best = greedy_values(partial(self.run, self.model.forward_map), seen, z, actions).argmax(-1)
-            return functional.one_hot(best, actions).to(seen.dtype)
+            return self.greedy_action(self.forward_input(view), z)
         return self.explore(self.run(self.model.actor, self.actor_input(view), z), generator)
+
+    def greedy_action(self, seen: Tensor, z: Tensor) -> Tensor:
+        """The one-hot action that F prefers, where F sees ``seen``."""
+        actions = self.model.action_dim
+        best = greedy_values(partial(self.F, self.model.forward_map), seen, z, actions).argmax(-1)
+        return functional.one_hot(best, actions).to(seen.dtype)
 
     def update_actor(self, view: View, z: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
         """One step of the actor up Q(s, a) = F(s, a, z)ᵀz; nothing for discrete actions, which are greedy."""
@@ -200,7 +230,7 @@ class NetworkLearner(ABC):
         with torch.no_grad():
             seen = self.forward_input(view)
         with frozen(self.model.forward_map):  # gradients for the action only, none for F's weights
-            Q = (self.run(self.model.forward_map, seen, z, action) * z).sum(-1)  # [P, N]
+            Q = (self.F(self.model.forward_map, seen, z, action) * z).sum(-1)  # [P, N]
         loss = -parallel.mean(pessimistic(Q, self.config.actor_pessimism))
         loss.backward()
         self.actor_optimiser.step_and_clear()
@@ -220,4 +250,5 @@ class NetworkLearner(ABC):
         restore_state(self._parts(), state)
 
     def _parts(self) -> dict[str, nn.Module | Adam]:
-        return {name: target for name, (target, _) in self._targets.items()} | self._optimisers
+        targets = {name: target for name, (target, _, _) in self._targets.items()}
+        return targets | self._helpers | self._optimisers

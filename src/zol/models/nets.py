@@ -64,6 +64,18 @@ class Actor(nn.Module):
         return torch.tanh(self.policy(both))
 
 
+class Predictor(Actor):
+    """What follows features x under an action a: towers on [x, a] and [x], joined, then a trunk; no tanh."""
+
+    def __init__(self, dim: int, action_dim: int, **shape: Any) -> None:
+        super().__init__(dim, dim, action_dim, **shape)
+
+    def forward(self, obs: Tensor, z: Tensor) -> Tensor:
+        """``[..., d], [..., A] → [..., d]``."""
+        out: Tensor = self.policy(join(self.embed_s(obs), self.embed_z(join(obs, z))))
+        return out
+
+
 class NoiseConditionedActor(Actor):
     """A one-step flow policy tanh(·)(s, z, ε): the noise ε ∈ R^A joins both towers, [s, z, ε] and [s, ε]."""
 

@@ -171,10 +171,17 @@ class Network(nn.Module):
         """F(s, a, z), ``[P, ..., d]``. Discrete actions may be probabilities: F is their expectation."""
         seen = self._left(obs)
         if self.config.discrete:
-            every = parts.every_action(self.forward_map, seen, z, self.action_dim)
+            every = parts.every_action(self._F, seen, z, self.action_dim)
             return torch.einsum("p...ad,...a->p...d", every, action)
-        out: Tensor = self.forward_map(seen, z, action)
+        return self._F(seen, z, action)
+
+    def _F(self, seen: Tensor, z: Tensor, action: Tensor) -> Tensor:
+        out: Tensor = self.forward_map(seen, self.forward_latent(z), action)
         return out
+
+    def forward_latent(self, z: Tensor) -> Tensor:
+        """The latent as F sees it: zeros where F does not depend on it."""
+        return z if self.config.forward_reads_latent else 0 * z
 
     def act(self, obs: Tensor, z: Tensor, noise: Tensor | None = None) -> Tensor:
         """The mean action of π_z, ``[..., A]``; for discrete actions their (sharp) probabilities.
@@ -185,7 +192,7 @@ class Network(nn.Module):
         if noise is not None and not c.noisy_actor:
             raise DataError(f"the actor of this {c.source} model has no noise input: act(obs, z)")
         if c.discrete:
-            Q = parts.greedy_values(self.forward_map, self._left(obs), z, self.action_dim)
+            Q = parts.greedy_values(self._F, self._left(obs), z, self.action_dim)
             reach = (Q.amax(-1, keepdim=True) - Q.amin(-1, keepdim=True)).detach()
             return torch.softmax(Q / (SOFTNESS * reach).clamp_min(1e-8), dim=-1)
         seen = self._actor_input(obs)

@@ -1,6 +1,6 @@
 """The settings that all ways of pretraining share, and the architecture that they describe."""
 
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from pydantic import Field, model_validator
 
@@ -11,6 +11,8 @@ from zol.models.architecture import Head, NetworkConfig, ObservedField, Tower
 class PretrainingConfig(Config):
     """What every model of the family has: the sizes of its networks, learning rates, latents and noise."""
 
+    added: ClassVar[frozenset[str]] = frozenset()
+    """settings that runs of earlier versions do not know: stored only if they differ from their default"""
     obs_dim: int = Field(gt=0)
     """columns of an observation"""
     action_dim: int = Field(gt=0)

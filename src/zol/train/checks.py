@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zol.common.errors import DataError
-from zol.data import Dataset
+from zol.data import BatchSpec, Dataset
 from zol.models.base import Model
 
 ROWS_AT_ONCE = 1 << 16
@@ -30,6 +30,15 @@ def check_data(model: Model, dataset: Dataset, batch_size: int) -> None:
         _check_finite(dataset, name)
     if dataset.resets is not None and not np.isfinite(dataset.resets).all():
         raise DataError("the start states (resets) hold NaN or infinite numbers: import the data again")
+
+
+def check_episodes(spec: BatchSpec, dataset: Dataset) -> None:
+    """The data have episodes, if a learner looks further than one step."""
+    if (spec.future or spec.next_action) and int(dataset.lengths.max()) < 2:
+        raise DataError(
+            "this model looks at what follows in an episode, and no episode of these data has two steps: "
+            "import them with the flags that mark where episodes end (terminated, truncated)"
+        )
 
 
 def _check_finite(dataset: Dataset, name: str) -> None:

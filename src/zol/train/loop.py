@@ -27,7 +27,7 @@ from zol.data import Dataset
 from zol.data.sampling import Sampler
 from zol.models.base import Learner
 from zol.models.optimisation import restore_generator
-from zol.train.checks import check_data
+from zol.train.checks import check_data, check_episodes
 from zol.train.health import HealthSample, check_health
 from zol.train.log_lines import Clock, format_evaluation, format_progress
 from zol.train.run_folder import Line, RunFolder, require_same
@@ -92,6 +92,7 @@ def fit(
     the run and the checkpoint. Ctrl-C (or SIGTERM) lets the current step finish and saves it.
     """
     check_data(learner.model, dataset, config.batch_size)
+    check_episodes(learner.batches, dataset)
     keep_freed_memory()
     with ExitStack() as stack:
         folder = None

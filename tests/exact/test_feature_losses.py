@@ -1,0 +1,231 @@
+"""Losses of features, and TD-JEPA's, against slow computations row by row and closed forms."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from zol.common.config import ConfigError
+from zol.common.errors import DataError
+from zol.data import Batch
+from zol.models import MODELS
+from zol.models.learner import NetworkLearner
+
+N, GAMMA = 12, 0.9
+SIZES: dict[str, Any] = {"obs_dim": 3, "action_dim": 2, "z_dim": 4, "hidden": 8, "backward_hidden": 8}
+
+
+def learner_of(name: str, **settings: Any) -> NetworkLearner:
+    entry = MODELS[name]
+    config = entry.config(**SIZES | {"discount": GAMMA} | settings)
+    network = entry.network(config, torch.Generator().manual_seed(0)).double()
+    return entry.learner(network, config)
+
+
+def rows() -> Batch:
+    g = torch.Generator().manual_seed(1)
+    obs, following, later = torch.randn(3, N, 3, generator=g, dtype=torch.float64)
+    action = torch.rand(N, 2, generator=g, dtype=torch.float64) * 2 - 1
+    later[:2] = obs[:2]  # two goals that are reached
+    return Batch(obs, action, following, torch.arange(N) % 5 == 0, future_obs=later)
+
+
+def orthonormality(phi: Tensor) -> Tensor:
+    total = torch.zeros((), dtype=phi.dtype)
+    for i in range(len(phi)):
+        for j in range(len(phi)):
+            if i != j:
+                total = total + 0.5 * (phi[i] @ phi[j]) ** 2 / (len(phi) * (len(phi) - 1))
+        total = total - phi[i] @ phi[i] / len(phi)
+    return total
+
+
+def apart(target: torch.nn.Module, seed: int) -> None:
+    """A slow copy that is not its original, so that mixing them up is seen."""
+    g = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in target.parameters():
+            parameter += 0.1 * torch.randn(parameter.shape, generator=g, dtype=parameter.dtype)
+
+
+def after_losses(learner: NetworkLearner, batch: Batch) -> dict[str, float]:
+    terms = learner.update(batch, torch.Generator().manual_seed(2))
+    return {name: float(value) for name, value in terms.items()}
+
+
+@pytest.mark.parametrize("features", ["byol", "byol_gamma"])
+def test_byol_predicts_its_own_slow_features(features: str) -> None:
+    learner, batch = learner_of("successor_features", features=features, orthonormality=0.3), rows()
+    loss: Any = learner.features  # type: ignore[attr-defined]
+    apart(loss.slow, 3)
+    goal = batch.next_obs if features == "byol" else batch.future_obs
+    assert goal is not None
+    expected = torch.zeros((), dtype=torch.float64)
+    phi = learner.model.backward_map(batch.obs)
+    for i in range(N):
+        predicted = loss.predictor(phi[i], batch.action[i])
+        expected = expected + (predicted - loss.slow(goal[i])).square().sum() / N
+    expected = expected + 0.3 * orthonormality(phi)
+    found = after_losses(learner, batch)
+    assert found["features"] == pytest.approx(float(expected.detach()), rel=1e-10)
+
+
+@pytest.mark.parametrize("expectile", [0.5, 0.9])
+def test_hilp_values_goals_by_distances(expectile: float) -> None:
+    learner = learner_of("hilp", expectile=expectile, random_goals=0.0, feature_discount=0.8)
+    batch, loss = rows(), learner.features  # type: ignore[attr-defined]
+    for seed, slow in enumerate(loss.slow):
+        apart(slow, seed)
+    assert batch.future_obs is not None
+
+    def value(network: torch.nn.Module, s: Tensor, g: Tensor) -> Tensor:
+        return -(network(s) - network(g)).square().sum().clamp_min(1e-6).sqrt()
+
+    expected = 0.0
+    for i in range(N):
+        s, following, g = batch.obs[i], batch.next_obs[i], batch.future_obs[i]
+        reached = i < 2
+        reward = 0.0 if reached else -1.0
+        targets = [reward + (0.0 if reached else 0.8 * value(slow, following, g)) for slow in loss.slow]
+        advantage = min(targets) - sum(value(slow, s, g) for slow in loss.slow) / 2
+        weight = 1 - expectile if advantage < 0 else expectile
+        for network, target in zip(loss.networks, targets, strict=True):
+            expected += float((weight * (target - value(network, s, g)) ** 2).detach() / N)
+    assert after_losses(learner, batch)["features"] == pytest.approx(expected, rel=1e-10)
+
+
+def test_hilp_takes_some_goals_from_other_rows() -> None:
+    learner, batch = learner_of("hilp", random_goals=0.5), rows()
+    goals = learner.features.goals(batch, torch.Generator().manual_seed(0))  # type: ignore[attr-defined]
+    own = (goals == batch.future_obs).all(-1)
+    assert 0 < int(own.sum()) < N
+    others = goals[~own]
+    assert all(bool((batch.next_obs == goal).all(-1).any()) for goal in others)
+
+
+def test_losses_that_look_ahead_say_so() -> None:
+    learner = learner_of("hilp")
+    assert learner.batches.future
+    with pytest.raises(DataError, match="HILP looks at later states of an episode, and this batch has none"):
+        learner.update(replace(rows(), future_obs=None), torch.Generator())
+
+
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_td_jepa_predicts_what_the_other_encoder_will_see(symmetric: bool) -> None:
+    settings = {"encoder_dim": 5, "encoder_orthonormality": 0.2, "orthonormality": 0.7}
+    learner: Any = learner_of("td_jepa", symmetric=symmetric, action_std=1e-9, **settings)
+    model, batch = learner.model, rows()
+    for seed, (target, _, _) in enumerate(learner._targets.values()):
+        apart(target, seed)
+    drawn: dict[str, Tensor] = {}
+    draw = learner.training_latents
+
+    def remember(embedded: Tensor, generator: torch.Generator) -> Tensor:
+        drawn["z"] = draw(embedded, generator)
+        return drawn["z"]
+
+    learner.training_latents = remember
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    slow = {name: value.clone() for name, value in learner.state_dict().items()}
+    found = after_losses(learner, batch)
+    model.load_state_dict(before)
+    learner.load_state_dict(slow | {n: v for n, v in learner.state_dict().items() if "optimiser" in n})
+    psi = model.left if symmetric else model.backward_map
+    slow_psi = learner.target_left if symmetric else learner.target_task
+    expected = 0.0
+    for i in range(N):
+        s, following, z = batch.obs[i], batch.next_obs[i], drawn["z"][i]
+        gamma = 0.0 if batch.terminated[i] else GAMMA
+        action = model.actor(learner.target_left(following), z)
+        pairs = [(model.forward_map, learner.target_forward, model.left, learner.target_left, slow_psi)]
+        if not symmetric:
+            predictors = (learner.task_predictor, learner.target_predictor)
+            pairs.append((*predictors, psi, slow_psi, learner.target_left))
+        for predictor, slow_predictor, own, slow_own, slow_other in pairs:
+            later = slow_predictor(slow_own(following), z, action).mean(0)
+            target = slow_other(following) + gamma * later
+            error = predictor(own(s), z, batch.action[i]) - target
+            expected += float(error.detach().square().sum(-1).mean() / N)
+    assert found["prediction"] == pytest.approx(expected, rel=1e-6)
+    orth = 0.2 * orthonormality(model.left(batch.obs))
+    orth = orth if symmetric else orth + 0.7 * orthonormality(psi(batch.obs))
+    assert found["orthonormality"] == pytest.approx(float(orth.detach()), rel=1e-8)
+
+
+def test_given_features_are_the_observation_and_their_sums_the_successor_measure() -> None:
+    """Universal successor features of one-hot states on a chain s → s + 1: ψ = P (I − γ P)⁻¹."""
+    states, gamma = 5, 0.6
+    sizes = {"obs_dim": states, "z_dim": states, "hidden": 64, "discount": gamma, "discrete": True}
+    entry = MODELS["successor_features"]
+    config = entry.config(action_dim=2, features="identity", learning_rate=1e-3, target_rate=0.1, **sizes)
+    learner = entry.learner(entry.network(config, torch.Generator().manual_seed(0)), config)
+    obs = torch.eye(states).repeat_interleave(2, 0)
+    P = torch.eye(states)[(torch.arange(states) + 1).clamp(max=states - 1)]
+    batch = Batch(
+        obs, torch.eye(2).repeat(states, 1), P.repeat_interleave(2, 0), torch.zeros(10, dtype=torch.bool)
+    )
+    generator = torch.Generator().manual_seed(1)
+    for step in range(1200):
+        learner.scale_learning_rates(min(1.0, (1200 - step) / 800))
+        learner.update(batch, generator)
+    assert torch.equal(learner.model.regressors(obs), obs)
+    z = learner.model.project(torch.randn(20, 1, states, generator=torch.Generator().manual_seed(2)))
+    psi = learner.model.forward(obs, z, batch.action).mean((0, 1)).detach()
+    exact = P @ torch.linalg.inv(torch.eye(states) - gamma * P)
+    torch.testing.assert_close(psi, exact.repeat_interleave(2, 0), atol=0.03, rtol=0)
+
+
+def test_given_features_have_the_size_of_the_observation() -> None:
+    with pytest.raises(ConfigError, match=r"identity features are the 3 numbers .* set z_dim to 3"):
+        learner_of("successor_features", features="identity")
+
+
+def test_random_features_stay_what_they_are() -> None:
+    learner, batch = learner_of("successor_features", features="random"), rows()
+    before = learner.model.regressors(batch.obs).clone()
+    learner.update(batch, torch.Generator().manual_seed(0))
+    assert torch.equal(learner.model.regressors(batch.obs), before)
+
+
+def test_centred_features_have_mean_zero_and_the_ratio_its_constant_back() -> None:
+    learner, batch = learner_of("successor_features", features="random", centred=True), rows()
+    learner.update(batch, torch.Generator().manual_seed(0))
+    model = learner.model
+    torch.testing.assert_close(
+        model.regressors(batch.next_obs).mean(0), torch.zeros(4, dtype=torch.float64), atol=1e-12, rtol=0
+    )
+    assert model.measure.offset == 1.0
+
+
+def test_distances_of_hilp_are_numbers_of_steps() -> None:
+    """On a line that is walked to the right, V(s, g) = −(1 − γ^k)/(1 − γ) for a goal k steps ahead."""
+    n, gamma = 8, 0.9
+    entry = MODELS["hilp"]
+    config = entry.config(
+        obs_dim=n,
+        action_dim=2,
+        z_dim=4,
+        hidden=8,
+        backward_hidden=64,
+        backward_learning_rate=2e-3,
+        feature_target_rate=0.05,
+        feature_discount=gamma,
+        random_goals=0.0,
+        discrete=True,
+    )
+    learner = entry.learner(entry.network(config, torch.Generator().manual_seed(0)), config)
+    g, eye = torch.Generator().manual_seed(1), torch.eye(n)
+    for step in range(400):
+        learner.scale_learning_rates(min(1.0, (400 - step) / 200))
+        state = torch.randint(n - 1, (128,), generator=g)
+        goal = state + (torch.rand(128, generator=g) * (n - state)).long()
+        batch = Batch(eye[state], eye[:128, :2][state], eye[state + 1], torch.zeros(128, dtype=torch.bool))
+        learner.update(replace(batch, future_obs=eye[goal]), g)
+    phi = learner.model.backward_map(eye).detach()
+    steps = (torch.arange(n) - torch.arange(n).unsqueeze(1)).float()
+    ahead = steps > 0
+    distance = torch.cdist(phi, phi)[ahead]
+    exact = ((1 - gamma**steps) / (1 - gamma))[ahead]
+    assert float((distance - exact).abs().max()) < 0.1

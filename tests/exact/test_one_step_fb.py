@@ -1,0 +1,96 @@
+"""One-step FB against the exact successor measure of the behaviour that made the data."""
+
+import numpy as np
+import pytest
+import torch
+
+from zol.common.config import ConfigError
+from zol.common.errors import DataError
+from zol.data import Batch, Dataset
+from zol.data.resident import Streamed
+from zol.data.sampling import Sampler, step_back
+from zol.models.one_step_fb import MODEL, OneStepFBConfig
+
+STATES, GAMMA = 4, 0.7
+
+
+def ring(steps: int, seed: int, chance: float = 0.8) -> Dataset:
+    """One long walk on a ring: action 0 goes on, action 1 stays; β goes on with this chance."""
+    rng = np.random.default_rng(seed)
+    action = (rng.random(steps) > chance).astype(int)
+    state = np.concatenate([[0], np.cumsum(1 - action)]) % STATES
+    eye = np.eye(STATES, dtype=np.float32)
+    return Dataset.from_arrays(
+        eye[state[:-1]],
+        np.eye(2, dtype=np.float32)[action],
+        eye[state[1:]],
+        truncated=np.arange(steps) == steps - 1,
+    )
+
+
+def exact_measure(chance: float = 0.8) -> torch.Tensor:
+    """M(s, a, s') = Σ_t γ^t Pr(s_{t+1} = s' | s, a, β), ``[S, 2, S]``."""
+    step = torch.stack([torch.eye(STATES).roll(1, 1), torch.eye(STATES)], 1)  # [S, A, S]
+    P = chance * step[:, 0] + (1 - chance) * step[:, 1]
+    return step @ torch.linalg.inv(torch.eye(STATES) - GAMMA * P)
+
+
+def test_it_learns_the_measure_of_the_behaviour() -> None:
+    data = ring(4000, 0)
+    config = OneStepFBConfig(
+        obs_dim=STATES,
+        action_dim=2,
+        z_dim=STATES,
+        discount=GAMMA,
+        hidden=64,
+        backward_hidden=32,
+        backward_norm=False,
+        discrete=True,
+        learning_rate=2e-3,
+        backward_learning_rate=2e-3,
+        target_rate=0.1,
+        members=1,
+    )
+    learner = MODEL.learner(MODEL.network(config, torch.Generator().manual_seed(0)), config)
+    generator = torch.Generator().manual_seed(1)
+    sampler = Sampler(data, torch.device("cpu"), learner.batches)
+    for step in range(700):
+        learner.scale_learning_rates(min(1.0, (700 - step) / 500))
+        learner.update(sampler.draw(learner.batches, 256, generator), generator)
+    model, eye = learner.model, torch.eye(STATES)
+    density = data.transitions().next_obs.mean(0)
+    z = torch.randn(STATES, 1, STATES)
+    every = torch.eye(2).expand(STATES, 2, 2)
+    F = model.forward(eye.unsqueeze(1), z, every).mean(0).detach()
+    found = F @ model.backward(eye).detach().mT * density  # M(s, a, s')
+    torch.testing.assert_close(found, exact_measure(), atol=0.12, rtol=0)
+    other = model.forward(eye.unsqueeze(1), -z, every).mean(0).detach()
+    assert torch.equal(F, other)  # whatever z is
+
+
+def test_a_cut_episode_is_not_bootstrapped_from_its_end() -> None:
+    data = ring(5, 0)
+    config = OneStepFBConfig(obs_dim=STATES, action_dim=2, z_dim=3, hidden=8)
+    spec = MODEL.learner(MODEL.network(config), config).batches
+    batch = Sampler(data, torch.device("cpu"), spec).draw(spec, 200, torch.Generator().manual_seed(0))
+    assert batch.last is not None
+    assert not bool(batch.last.any())
+
+
+def test_the_last_step_of_a_cut_episode_becomes_the_one_before() -> None:
+    ended, cut = np.array([0, 0, 1, 0, 0, 0], bool), np.array([0, 0, 0, 0, 1, 1], bool)
+    obs = np.arange(6, dtype=np.float32).reshape(-1, 1)
+    data = Dataset.from_arrays(obs, np.zeros((6, 1), np.float32), obs + 1, terminated=ended, truncated=cut)
+    found = step_back(Streamed(data, torch.device("cpu")), torch.arange(6))
+    # A terminal end stays, and an episode of one step has no other.
+    assert found.tolist() == [0, 1, 2, 3, 3, 5]
+
+
+def test_what_it_cannot_learn_from_is_said() -> None:
+    config = OneStepFBConfig(obs_dim=2, action_dim=2, z_dim=3, hidden=8)
+    learner = MODEL.learner(MODEL.network(config), config)
+    rows = Batch(torch.zeros(4, 2), torch.zeros(4, 2), torch.zeros(4, 2), torch.zeros(4, dtype=torch.bool))
+    with pytest.raises(DataError, match="learns from next actions, and this batch has none"):
+        learner.update(rows, torch.Generator())
+    with pytest.raises(ConfigError, match="next actions are known for single steps"):
+        OneStepFBConfig(obs_dim=2, action_dim=2, n_step=3)
