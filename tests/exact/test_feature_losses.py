@@ -11,6 +11,8 @@ from zol.common.config import ConfigError
 from zol.common.errors import DataError
 from zol.data import Batch
 from zol.models import MODELS
+from zol.models.hilp import MODEL as HILP
+from zol.models.hilp import HILPConfig, HILPLearner
 from zol.models.learner import NetworkLearner
 
 N, GAMMA = 12, 0.9
@@ -47,7 +49,7 @@ def apart(target: torch.nn.Module, seed: int) -> None:
     g = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in target.parameters():
-            parameter += 0.1 * torch.randn(parameter.shape, generator=g, dtype=parameter.dtype)
+            parameter.add_(0.1 * torch.randn(parameter.shape, generator=g, dtype=parameter.dtype))
 
 
 def after_losses(learner: NetworkLearner, batch: Batch) -> dict[str, float]:
@@ -157,9 +159,10 @@ def test_td_jepa_predicts_what_the_other_encoder_will_see(symmetric: bool) -> No
 def test_given_features_are_the_observation_and_their_sums_the_successor_measure() -> None:
     """Universal successor features of one-hot states on a chain s → s + 1: ψ = P (I − γ P)⁻¹."""
     states, gamma = 5, 0.6
-    sizes = {"obs_dim": states, "z_dim": states, "hidden": 64, "discount": gamma, "discrete": True}
-    entry = MODELS["successor_features"]
-    config = entry.config(action_dim=2, features="identity", learning_rate=1e-3, target_rate=0.1, **sizes)
+    entry, sizes = MODELS["successor_features"], {"obs_dim": states, "action_dim": 2, "z_dim": states}
+    rates = {"learning_rate": 1e-3, "target_rate": 0.1, "discount": gamma}
+    settings: dict[str, Any] = {"features": "identity", "hidden": 64, "discrete": True, **sizes, **rates}
+    config = entry.config(**settings)
     learner = entry.learner(entry.network(config, torch.Generator().manual_seed(0)), config)
     obs = torch.eye(states).repeat_interleave(2, 0)
     P = torch.eye(states)[(torch.arange(states) + 1).clamp(max=states - 1)]
@@ -202,8 +205,7 @@ def test_centred_features_have_mean_zero_and_the_ratio_its_constant_back() -> No
 def test_distances_of_hilp_are_numbers_of_steps() -> None:
     """On a line that is walked to the right, V(s, g) = −(1 − γ^k)/(1 − γ) for a goal k steps ahead."""
     n, gamma = 8, 0.9
-    entry = MODELS["hilp"]
-    config = entry.config(
+    config = HILPConfig(
         obs_dim=n,
         action_dim=2,
         z_dim=4,
@@ -215,7 +217,8 @@ def test_distances_of_hilp_are_numbers_of_steps() -> None:
         random_goals=0.0,
         discrete=True,
     )
-    learner = entry.learner(entry.network(config, torch.Generator().manual_seed(0)), config)
+    network = HILP.network(config, torch.Generator().manual_seed(0))
+    learner = HILPLearner(network, config)
     g, eye = torch.Generator().manual_seed(1), torch.eye(n)
     for step in range(400):
         learner.scale_learning_rates(min(1.0, (400 - step) / 200))

@@ -15,7 +15,7 @@ from zol.data import Batch
 from zol.models import MODELS
 from zol.models.learner import NetworkLearner
 
-SIZES = {"obs_dim": 5, "action_dim": 2, "z_dim": 8, "hidden": 32, "backward_hidden": 32}
+SIZES: dict[str, Any] = {"obs_dim": 5, "action_dim": 2, "z_dim": 8, "hidden": 32, "backward_hidden": 32}
 BATCH, STEPS = 512, 20
 COLUMNS = ("obs", "action", "next_obs", "terminated", "future_obs", "next_action", "last", "goal", "length")
 CASES: dict[str, dict[str, Any]] = {  # of FB, unless a model is named
