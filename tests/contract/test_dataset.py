@@ -281,3 +281,10 @@ def test_a_stored_set_can_be_compared_with_its_digests(tmp_path):
         (tmp_path / "set" / name).write_bytes(content)
         with pytest.raises(DataError, match=message):
             Dataset.open(tmp_path / "set").verify()
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "training.safetensors"])
+def test_data_do_not_go_into_the_folder_of_a_model(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).touch()
+    with pytest.raises(DataError, match="holds a model: choose another folder for the data"):
+        DatasetWriter(tmp_path)

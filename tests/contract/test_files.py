@@ -12,6 +12,7 @@ from killing import run
 
 from zol.common.errors import DataError
 from zol.common.files import DiskFull, lock, new_folder, write_atomic
+from zol.common.outputs import require_place
 from zol.data import Dataset
 from zol.data.writer import building
 from zol.models.base import Latent
@@ -95,3 +96,9 @@ def test_a_latent_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: py
         Latent(torch.zeros(3), "abc", "run", "fb").save(path)
     assert path.read_bytes() == before
     assert [p.name for p in tmp_path.iterdir()] == ["latent.json"]
+
+
+def test_a_place_is_named_as_it_was_given(tmp_path: Path) -> None:
+    (tmp_path / "Runs").touch()
+    with pytest.raises(DataError, match=f"{tmp_path / 'Runs'} is a file, a folder was expected"):
+        require_place(tmp_path / "Runs" / "One")

@@ -154,6 +154,12 @@ def test_gradients_may_be_switched_off_around_every_method(problem: Problem, nam
         assert torch.equal(solve(name, problem, small).found.z, wanted)
 
 
+@pytest.mark.parametrize("value", ["", "[", "1" * 5000, "[" * 100_000, "walk"])
+def test_a_value_that_is_none_is_a_sentence(value: str) -> None:
+    with pytest.raises(ZolError, match="changes no setting of zol"):
+        find_method(f"zol steps={value}")
+
+
 def test_settings_behind_a_name_are_a_method_of_their_own() -> None:
     changed = find_method("rehearse horizon=50 noise=1.0")
     assert changed.settings == METHODS["rehearse"].settings.updated(horizon=50, noise=1.0)

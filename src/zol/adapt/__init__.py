@@ -89,8 +89,8 @@ def _parsed(base: str, changes: Sequence[str]) -> dict[str, Any]:
         field, _, value = change.partition("=")
         try:
             values[field] = json.loads(value)
-        except json.JSONDecodeError:
-            raise ZolError(f"'{change}' changes no setting of {base}: write field=value") from None
+        except (ValueError, RecursionError):
+            raise ZolError(f"'{change:.80}' changes no setting of {base}: write field=value") from None
     return values
 
 

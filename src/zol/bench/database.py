@@ -42,7 +42,7 @@ def sentence(path: Path, doing: str, error: Exception) -> str:
             "same command goes on where it stopped"
         )
     if "readonly" in text or "unable to open" in text:
-        return f"{path} cannot be opened for {doing} ({text}); nothing was changed: check its folder's rights"
+        return f"{path} does not allow {doing} ({text}); nothing was changed: check its folder's rights"
     return (
         f"{path} is damaged: {doing} failed with '{text}'. It was not changed: restore it from a copy, or "
         "fill another store with the same command"

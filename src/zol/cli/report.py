@@ -29,7 +29,8 @@ def report(
         if name not in FORMATS:
             raise ZolError(unknown_name("format", name, FORMATS))
     if not store.is_file():
-        raise ZolError(f"{store} does not exist: zol bench exorl --store {store} fills it")
+        what = "is no file" if store.exists() else "does not exist"
+        raise ZolError(f"{store} {what}: zol bench exorl --store FILE fills one")
     require_place(out)
     written = write_report(Store(store), out, wanted)  # type: ignore[arg-type]
     terminal().print(f"{len(written)} files are in {out}", soft_wrap=True)

@@ -21,8 +21,8 @@ def require_place(path: str | Path, option: str = "--out", *, folder: bool = Tru
     except OSError as error:
         kind = "folder" if folder else "file"
         raise DataError(
-            f"{option} {place} cannot be written: {(error.strerror or str(error)).lower()}. Choose another "
-            f"{kind}; no work was done yet"
+            f"{option} {place} cannot be written: {error.strerror or error}. Choose another {kind}; no work "
+            "was done yet"
         ) from error
     return place
 
@@ -43,4 +43,4 @@ def _try(place: Path, folder: bool) -> None:
         with tempfile.TemporaryFile(dir=nearest):
             pass
     except OSError as error:
-        raise OSError(error.errno, f"{nearest} takes no files ({error.strerror})") from error
+        raise OSError(error.errno, f"{nearest} takes no files ({(error.strerror or '').lower()})") from error

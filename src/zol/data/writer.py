@@ -21,6 +21,7 @@ from zol.data import disk
 from zol.data.episodes import actions, check_finite, matrix
 
 LOCK = "writer.lock"
+MODEL_FILES = ("model.safetensors", "training.safetensors")  # of a checkpoint, of a run
 Rows = Mapping[str, NDArray[Any]]
 
 
@@ -51,6 +52,8 @@ class DatasetWriter:
                 self._continue()
             elif any(p.suffix == ".bin" and p.name != disk.RESETS for p in self.path.iterdir()):
                 raise DataError(f"{self.path} has column files but no {disk.HEADER}: choose another folder")
+            elif any((self.path / name).exists() for name in MODEL_FILES):
+                raise DataError(f"{self.path} holds a model: choose another folder for the data")
         except BaseException:
             self.close()
             raise
