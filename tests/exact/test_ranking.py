@@ -76,7 +76,7 @@ def test_judgement_is_in_true_reward() -> None:
 def test_models_without_an_estimator_leave_its_column_empty(tmp_path: Path) -> None:
     facts = {"domain": "walker", "task": "run", "true": 0.5, "ratio": 0.4}
     points = [facts | {"imagination": 0.6}, facts | {"domain": "cheetah"}]
-    ranking._write(tmp_path / "points.csv", {"seed": 0}, points)
+    ranking.write_table(tmp_path / "points.csv", {"seed": 0}, points)
     told, *table = (tmp_path / "points.csv").read_text().splitlines()
     assert told == "# seed: 0"
     assert [row["imagination"] for row in csv.DictReader(table)] == ["0.6", ""]

@@ -92,8 +92,8 @@ def run(
             points += seen
             bar.advance()
     told = of_numbers() | {"seed of the pools": seed, "true episodes per latent": episodes}
-    _write(out / "ranking.csv", told, [asdict(line) for line in lines])
-    _write(out / "ranking_points.csv", told, points)
+    write_table(out / "ranking.csv", told, [asdict(line) for line in lines])
+    write_table(out / "ranking_points.csv", told, points)
     used = [name for name in ESTIMATORS if any(line.estimator == name for line in lines)]
     draw(points, used, out / "ranking.png")
     cells = [[by, *(f"{means(lines, by, column):.2f}" for column in SHOWN)] for by in used]
@@ -209,7 +209,7 @@ def means(lines: Sequence[Judgement], estimator: str, field: str) -> float:
     return sum(values) / len(values)
 
 
-def _write(path: Path, told: Mapping[str, object], rows: Sequence[Mapping[str, object]]) -> None:
+def write_table(path: Path, told: Mapping[str, object], rows: Sequence[Mapping[str, object]]) -> None:
     """A table as CSV, below comments that say where its numbers come from."""
     columns = list(dict.fromkeys(name for row in rows for name in row))
     stream = StringIO(newline="")

@@ -57,6 +57,7 @@ class ValueEstimate:
     mean: Tensor
     error: Tensor  # standard error
     diagnostics: Mapping[str, Tensor] = field(default_factory=dict)  # each [K] or [K, T]
+    weights: Tensor | None = None  # [K, N], the density ratio on the sample, of estimators that have one
 
     @property
     def low(self) -> Tensor:
