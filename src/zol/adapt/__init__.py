@@ -54,6 +54,13 @@ METHODS: Registry[Method[Any]] = Registry(
             "zol.adapt.gpi:GPI_METHOD",
             "at every step the best of prompts, goals and zol by the model's own value",
         ),
+        "supported": Entry(
+            "zol.adapt.supported:SUPPORTED",
+            "at every step the best of some actions of the data's behaviour by the model's own value",
+        ),
+        "weighted-bc": Entry(
+            "zol.adapt.weighted_bc:WEIGHTED_BC", "behaviour cloning with weights: a network of its own per task"
+        ),
         "rehearse": Entry(
             "zol.adapt.rehearse:REHEARSE", "ours: search by playing latents in the learned world"
         ),

@@ -19,7 +19,7 @@ from zol.tasks import Task
 
 @dataclass(frozen=True)
 class Skill:
-    """Behaviour for one task: a latent of a frozen model, or several to choose from in every state."""
+    """Behaviour for one task: a latent of a frozen model, or a policy where that is more than one latent."""
 
     model: Model
     latent: Latent
@@ -61,8 +61,8 @@ class Skill:
         """Its latent, where that is all there is to it."""
         if self.behaviour is not None and self.behaviour.policy is not None:
             raise DataError(
-                f"{self.latent.method} chooses among several latents in every state, so one latent is not "
-                "all of it: save, film or export a skill of another method"
+                f"what {self.latent.method} does is more than one latent (a choice in every state, or a network "
+                "of its own), so its latent is not all of it: save, film or export a skill of another method"
             )
         return self.latent
 
