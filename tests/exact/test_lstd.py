@@ -1,4 +1,4 @@
-"""The d×d correction is exact where theory says so, in every convention of a measure, also when F is wrong."""
+"""The d×d correction is exact where theory says so, in every convention, also when F is wrong."""
 
 import itertools
 from dataclasses import dataclass, replace
@@ -40,7 +40,7 @@ def corridor(terminal: bool) -> FiniteMDP:
 
 
 def exact_sample(mdp: FiniteMDP) -> Evidence:
-    """Transitions whose frequencies are the probabilities: 'left' twice as often as 'right', in every fold."""
+    """Transitions whose frequencies are the probabilities, in every fold; 'left' twice as often as 'right'."""
     assert mdp.terminal is not None
     rows = []
     for s, a in itertools.product(range(STATES), range(2)):

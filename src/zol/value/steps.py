@@ -1,7 +1,7 @@
 r"""The sample's transitions as K policies would go on from them: what TD and flow equations are written in.
 
-For a transition (s, a, s') of the data, a policy π_z goes on with a' = π_z(s'), weighted by γ' = γ, or by zero
-where the episode ended; it begins with a0 = π_z(s0). A function g of states and actions then has
+For a transition (s, a, s') of the data, a policy π_z goes on with a' = π_z(s'), weighted by γ' = γ, or by
+zero where the episode ended; it begins with a0 = π_z(s0). A function g of states and actions then has
 
     flow equation    E_β[w(s, a) (g(s, a) − γ' g(s', a'))] = (1 − γ) E_0[g(s0, a0)]        for every g
     Bellman equation Q(s, a) = E[r(s') + γ' Q(s', a')]
