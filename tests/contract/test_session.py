@@ -206,7 +206,7 @@ def test_gpi_acts_as_a_skill_like_any_other(agent: Agent) -> None:
     returns = agent.evaluate([skills[1], plain, skills[0]], episodes=2).returns
     assert returns.shape == (3, 2)
     np.testing.assert_allclose(returns[0], agent.evaluate(skills[1], episodes=2).returns[0], atol=1e-4)
-    with pytest.raises(DataError, match="several latents"):
+    with pytest.raises(DataError, match="more than one latent"):
         skills[0].save("never.json")
 
 

@@ -59,7 +59,8 @@ METHODS: Registry[Method[Any]] = Registry(
             "at every step the best of some actions of the data's behaviour by the model's own value",
         ),
         "weighted-bc": Entry(
-            "zol.adapt.weighted_bc:WEIGHTED_BC", "behaviour cloning with weights: a network of its own per task"
+            "zol.adapt.weighted_bc:WEIGHTED_BC",
+            "behaviour cloning with weights: a network per task",
         ),
         "rehearse": Entry(
             "zol.adapt.rehearse:REHEARSE", "ours: search by playing latents in the learned world"

@@ -52,11 +52,11 @@ class FlowConfig(Config):
 
 @dataclass(frozen=True)
 class Transitions:
-    """What behaviour is learned from: states ``[N, D]``, the actions ``[N, A]`` taken there, where they led."""
+    """What behaviour is learned from: states, the actions that were taken there, and where they led."""
 
-    obs: Tensor
-    action: Tensor
-    next_obs: Tensor
+    obs: Tensor  # [N, D]
+    action: Tensor  # [N, A]
+    next_obs: Tensor  # [N, D]
 
     @staticmethod
     def of(problem: Problem) -> "Transitions":

@@ -139,8 +139,11 @@ def pool(problem: Problem) -> Tensor:
 def estimates(
     problem: ValueProblem, latents: Tensor, progress: Progress | None = None
 ) -> dict[str, ValueEstimate]:
-    """The value ``[T, K]`` of latents ``[T, K, d]`` on their own tasks, by each estimator that is usable."""
-    usable = {name: one for name, one in ESTIMATORS.items() if not one.missing(problem)}
+    """The value ``[T, K]`` of latents ``[T, K, d]`` on their own tasks, by each estimator that is usable.
+
+    Those that train networks for every latent would take hours for these pools: ``zol bench ratios``.
+    """
+    usable = {n: one for n, one in ESTIMATORS.items() if not one.learns and not one.missing(problem)}
     bar = Ticker(progress, "estimates", len(usable))
     own = torch.arange(len(latents))
     found = {}

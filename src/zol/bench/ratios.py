@@ -208,7 +208,9 @@ def judge_model(
             value = ESTIMATORS[by].estimate(seeded, latents.z)
             tensors = {"mean": value.mean, "error": value.error}
             if value.weights is not None and projection is not None:
-                tensors["occupancy"] = projection.histogram(question.evidence.obs, layout, value.weights)
+                sampled = question.transitions if ESTIMATORS[by].needs_transitions else question.evidence
+                assert sampled is not None  # nothing is missing
+                tensors["occupancy"] = projection.histogram(sampled.obs, layout, value.weights)
             return tensors
 
         key = by if question is own else f"{by}-{question.evidence.data}"

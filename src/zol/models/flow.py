@@ -1,12 +1,12 @@
 r"""Flows from noise to actions: conditional flow matching, and Euler steps along what it learned.
 
-A vector field v(x, t) carries noise ε ~ N(0, I) at t = 0 to an action at t = 1. It is fitted to straight lines
-between noise and the actions of the data (Lipman et al. 2023),
+A vector field v(x, t) carries noise ε ~ N(0, I) at t = 0 to an action at t = 1. It is fitted to straight
+lines between noise and the actions of the data (Lipman et al. 2023),
 
     x_t = (1 − t) ε + t a,      loss = E_{t, ε, (s, a)} ‖ v(s, x_t, t) − (a − ε) ‖²,      t ~ U[0, 1]
 
 whose minimiser carries noise to the distribution of actions in the batches: the behaviour β(a|s) of the data,
-or w(s, a) β(a|s) up to a constant where batches are drawn with weights w. Sampling is K Euler steps of size 1/K.
+or w(s, a) β(a|s) up to a constant where batches are drawn with weights w. Sampling is K Euler steps of 1/K.
 
 The functions take any field of (x, t), so that a field that also reads a latent can be fitted and followed in
 the same way; :class:`ActionFlow` is the one that reads states alone.

@@ -61,8 +61,8 @@ class Skill:
         """Its latent, where that is all there is to it."""
         if self.behaviour is not None and self.behaviour.policy is not None:
             raise DataError(
-                f"what {self.latent.method} does is more than one latent (a choice in every state, or a network "
-                "of its own), so its latent is not all of it: save, film or export a skill of another method"
+                f"what {self.latent.method} does is more than one latent (a choice in every state, or a "
+                "network of its own): save, film or export a skill of another method"
             )
         return self.latent
 

@@ -15,6 +15,7 @@ ESTIMATORS: Registry[Estimator] = Registry(
     {
         "ratio": Entry("zol.value.ratio:ESTIMATOR", "importance sampling with the model's density ratio"),
         "value": Entry("zol.value.own_value:ESTIMATOR", "the model's own value at the start states"),
+        "lstd": Entry("zol.value.lstd:ESTIMATOR", "the model's own value, corrected by one d×d system"),
         "imagination": Entry(
             "zol.value.imagination:ESTIMATOR", "the mean reward of rollouts in the learned world"
         ),
