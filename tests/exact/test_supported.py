@@ -120,7 +120,7 @@ def test_a_flow_without_weights_is_the_behaviour() -> None:
     action = torch.tensor([[0.5], [0.5], [0.5], [-0.5]]).repeat(100, 1)
     action += 0.1 * torch.randn(400, 1, generator=seeded(2))
     data = Transitions(torch.zeros(400, 1), action, torch.zeros(400, 1))
-    config = FlowConfig(hidden=64, layers=2, steps=600, batch_size=256)
+    config = FlowConfig(hidden=64, layers=2, steps=600, learning_rate=1e-2)
     flow = fit_flow(data, config, seeded())
     drawn = flow(torch.zeros(2000, 1), torch.randn(2000, 1, generator=seeded(1)), 30)
     assert float((drawn > 0).float().mean()) == pytest.approx(0.75, abs=0.06)
