@@ -40,7 +40,7 @@ def corridor(terminal: bool) -> FiniteMDP:
 
 
 def exact_sample(mdp: FiniteMDP) -> Evidence:
-    """Transitions whose frequencies are the probabilities, in every fold; 'left' twice as often as 'right'."""
+    """Transitions whose frequencies are the probabilities, in every fold; 'left' is taken twice as often."""
     assert mdp.terminal is not None
     rows = []
     for s, a in itertools.product(range(STATES), range(2)):

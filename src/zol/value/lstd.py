@@ -2,7 +2,7 @@ r"""The value of a latent by a d×d correction of what the model says about it.
 
 The features are the model's own, φ(s, a) = [F(s, a, z), 1] (zol.measure): the span in which its values lie.
 F solves the Bellman equation approximately. In its span the equation can be solved exactly on the data, by
-one linear system per latent (zol.value.linear). With Q_F the model's own value and w = φᵀθ that system's ratio,
+one linear system per latent (zol.value.linear). With Q_F the model's own value and w = φᵀθ its ratio,
 
     J = (1 − γ) E_0[Q_F(s0, π_z(s0))] + E_β[ w(s, a) (r + γ'Q_F(s', π_z(s')) − Q_F(s, a)) ]
 
