@@ -15,6 +15,7 @@ from zol.evidence import Evidence
 from zol.models.fb import FBConfig, fb_network
 from zol.models.flow import ActionFlow, flow_matching_loss, follow
 from zol.session import Skill
+from zol.value.optidice import OptiDICESettings, optidice
 from zol.worlds.donut import Donut
 from zol.worlds.tabular import FiniteMDP, random_mdp
 
@@ -151,9 +152,10 @@ def test_only_the_datas_actions_are_taken(problem: Problem) -> None:
     assert float((own[..., 0] > 0).float().mean()) < 0.9
 
 
-@pytest.mark.parametrize("how", ["advantage", "fb"])
+@pytest.mark.parametrize("how", ["advantage", "fb", "optidice"])
 def test_weights_are_those_that_were_asked_for(problem: Problem, how: str) -> None:
-    config = WeightedBCConfig(**(SMALL.model_dump() | {"weights": how, "largest": 5.0}))
+    linear = OptiDICESettings(layers=0)
+    config = WeightedBCConfig(**(SMALL.model_dump() | {"weights": how, "largest": 5.0, "optidice": linear}))
     data = Transitions.of(problem)
     w = transition_weights(problem, data, config)
     assert w.shape == (2, 400)
@@ -166,6 +168,10 @@ def test_weights_are_those_that_were_asked_for(problem: Problem, how: str) -> No
             raw = (0.1 * model.backward(data.next_obs) @ mu).clamp_min(0)
             cut = (raw / raw.mean()).clamp_max(5.0)
             torch.testing.assert_close(w[t], cut / cut.mean(), rtol=1e-4, atol=1e-5)
+    elif how == "optidice":
+        best = optidice(problem.evidence, problem.evidence.rewards, 0.9, linear).weights
+        cut = (best / best.mean(-1, keepdim=True)).clamp_max(5.0)
+        torch.testing.assert_close(w, cut / cut.mean(-1, keepdim=True), rtol=1e-3, atol=1e-3)
     else:  # what the model prefers to the behaviour counts more
         rule = supported_policy(problem, config)
         states = data.obs.expand(2, -1, -1)
@@ -196,8 +202,6 @@ def test_mistakes_are_explained(problem: Problem) -> None:
         solve("supported", bare, SMALL)
     with pytest.raises(DataError, match="no transition of the sample"):
         fit_flow(Transitions.of(problem), SMALL, seeded(), weights=torch.zeros(400))
-    with pytest.raises(DataError, match="weighs no transitions"):
-        solve("weighted-bc", problem, WeightedBCConfig(**SMALL.model_dump(), weights="ratio"))
 
 
 def test_observations_are_normalised_by_the_sample() -> None:

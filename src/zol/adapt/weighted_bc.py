@@ -9,7 +9,7 @@ wherever π goes, because w(s, a) β(a|s) d^β(s) = d^π(s) π(a|s). Which ratio
     advantage   exp((Q(s, a) − V(s)) / (τ σ(s))) with the model's own value Q(s, a) = F(s, a, z)ᵀv, and V and
                 σ its mean and spread over behaviour samples: better than the behaviour by one step
     fb          max(w_z(s'), 0), the model's own ratio of π_z in the state that the action leads to
-    NAME        the weights of an estimator with ratios of transitions (zol.value), such as optidice
+    optidice    the ratio of the best behaviour within the support, learned for the task (zol.value.optidice)
 
 What acts is a new network, so that the method belongs to those that change weights. It follows the flow from
 the centre of the noise, which makes it a function of the state.
@@ -17,6 +17,7 @@ the centre of the noise, which makes it a function of the state.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import torch
 from pydantic import Field
@@ -26,9 +27,8 @@ from zol import measure, prompt
 from zol.adapt.problem import Behaviour, Method, Problem
 from zol.adapt.supported import FlowConfig, Supported, Transitions, fit_flow, supported_policy
 from zol.adapt.zol import score
-from zol.common.errors import DataError
 from zol.models.flow import ActionFlow
-from zol.value import ESTIMATORS
+from zol.value.optidice import OptiDICESettings, optidice_weights
 
 AT_ONCE = 512  # transitions whose behaviour samples are valued together
 STEEPEST = 30.0  # of an exponent; weights are cut long before
@@ -37,8 +37,10 @@ STEEPEST = 30.0  # of an exponent; weights are cut long before
 class WeightedBCConfig(FlowConfig):
     """Settings of weighted cloning: those of the flow, and which weights."""
 
-    weights: str = "advantage"
-    """advantage, fb, or the name of an estimator that weighs transitions (optidice)"""
+    weights: Literal["advantage", "fb", "optidice"] = "advantage"
+    """which ratio: one step of improvement, π_z by the model, or the best behaviour in the support"""
+    optidice: OptiDICESettings = OptiDICESettings()
+    """how the last is learned"""
     temperature: float = Field(default=0.5, gt=0)
     """τ of the advantage, in standard deviations of Q over behaviour samples"""
     largest: float = Field(default=20.0, gt=0)
@@ -90,7 +92,12 @@ def transition_weights(problem: Problem, data: Transitions, config: WeightedBCCo
         mu = measure.forward_mean(model, problem.evidence.starts, problem.start)
         raw = measure.raw_ratio(model, mu, prompt.backward_features(model, data.next_obs))
     else:
-        raw = torch.stack([_estimated(problem, t, config.weights) for t in range(len(problem.tasks))])
+        sample = problem.value_problem().transitions
+        assert sample is not None  # or there were no data
+        generator, gamma = problem.generator("optidice"), problem.model.discount
+        raw = optidice_weights(
+            sample, sample.rewards, gamma, config.optidice, generator=generator, progress=problem.progress
+        )
     return measure.shape_weights(raw, "relu", clip=config.largest, renormalise=True)
 
 
@@ -104,16 +111,6 @@ def _advantages(rule: Supported, data: Transitions, temperature: float) -> Tenso
         spread = others.std(-1, correction=0).clamp_min(torch.finfo(others.dtype).eps)
         parts.append((own.squeeze(-1) - others.mean(-1)) / spread)
     return (torch.cat(parts, dim=-1) / temperature).clamp_max(STEEPEST).exp()
-
-
-def _estimated(problem: Problem, t: int, name: str) -> Tensor:
-    """An estimator's weights of all transitions for one task and its own latent, ``[N]``."""
-    task = problem.ordered_tasks[t]
-    own = replace(problem, evidence=problem.evidence.only(task.name), tasks={task.name: task})
-    found = ESTIMATORS[name].estimate(own.value_problem(f"weights of {task.name}"), problem.start[t : t + 1])
-    if found.weights is None or not ESTIMATORS[name].needs_transitions:
-        raise DataError(f"'{name}' weighs no transitions: choose advantage, fb or an estimator that does")
-    return found.weights[0]
 
 
 WEIGHTED_BC = Method(weighted_cloning, WeightedBCConfig(), uses="weights")

@@ -35,6 +35,7 @@ from zol.bench.occupancy import PROJECTIONS, overlap, supported
 from zol.bench.ranking import NEAR, STEP, spearman
 from zol.bench.ratios_report import Judgement, write_results
 from zol.bench.true_behaviour import TrueBehaviour, play
+from zol.common.config import Config
 from zol.common.errors import DataError, ZolError
 from zol.common.extras import require
 from zol.common.outputs import require_place
@@ -44,7 +45,7 @@ from zol.common.tensors import open_tensors, write_tensors
 from zol.common.threads import one_torch_thread
 from zol.data import Dataset
 from zol.evidence import Evidence
-from zol.value import ESTIMATORS, ValueEstimate, ValueProblem
+from zol.value import ESTIMATORS, Estimator, ValueEstimate, ValueProblem
 from zol.worlds import make
 from zol.worlds.donut import TASKS as DONUT
 
@@ -159,6 +160,7 @@ def judge_model(
     episodes: int,
     seed: int,
     estimators: Sequence[str],
+    network_steps: int | None,
     work: Path,
     console: Console,
     progress: Progress,
@@ -204,8 +206,8 @@ def judge_model(
             continue
 
         def estimate(by: str = by, question: ValueProblem = question) -> dict[str, Tensor]:
-            seeded = replace(question, generator=problem.generator(f"ratios {by}"))
-            value = ESTIMATORS[by].estimate(seeded, latents.z)
+            seeded = replace(question, generator=problem.generator(f"ratios {by}"), progress=progress)
+            value = ESTIMATORS[by].estimate(seeded, latents.z, _quicker(ESTIMATORS[by], network_steps))
             tensors = {"mean": value.mean, "error": value.error}
             if value.weights is not None and projection is not None:
                 sampled = question.transitions if ESTIMATORS[by].needs_transitions else question.evidence
@@ -214,11 +216,17 @@ def judge_model(
             return tensors
 
         key = by if question is own else f"{by}-{question.evidence.data}"
+        key += f"-{network_steps}" if network_steps and ESTIMATORS[by].learns else ""
         tensors = done.once(key, estimate)
         value = ValueEstimate(tensors["mean"], tensors["error"])
         found[by] = Estimated(value, tensors.get("occupancy"), float(tensors["seconds"]))
         bar.advance(note=by)
     return judge(subject, latents, truth, found, sample)
+
+
+def _quicker(estimator: Estimator, steps: int | None) -> Config | None:
+    """The settings of an estimator that learns, with another number of gradient steps; None for its own."""
+    return estimator.settings.updated(steps=steps) if steps and estimator.settings is not None else None
 
 
 def _with_data(own: ValueProblem, dataset: Dataset | None, problem: Problem) -> ValueProblem:
@@ -252,6 +260,7 @@ def run(
     estimators: Sequence[str] = (),
     episodes: int = 64,
     seed: int = 0,
+    network_steps: int | None = None,
     out: Path = Path("results"),
     work: Path = Path("runs/ratios"),
     publish: Path | None = None,
@@ -274,9 +283,10 @@ def run(
         console = console or progress.console
         bar = Ticker(progress, "models", len(models))
         for model in models:
-            lines += judge_model(model, sets, episodes, seed, wanted, work, console, progress)
+            lines += judge_model(model, sets, episodes, seed, wanted, network_steps, work, console, progress)
             bar.advance()
     told = of_numbers() | {"seed of pools": seed, "true episodes per latent": episodes}
+    told |= {"gradient steps of estimators that learn": network_steps} if network_steps else {}
     write_results(lines, told, out, publish, console)
     return lines
 
@@ -299,6 +309,7 @@ def ratios(
     estimators: tuple[str, ...] = (),
     episodes: int = 64,
     seed: int = 0,
+    network_steps: int | None = None,
     out: Path = Path("results"),
     work: Path = Path("runs/ratios"),
     publish: Path | None = None,
@@ -314,6 +325,7 @@ def ratios(
         estimators: names of estimators; all that apply unless told
         episodes: true episodes per latent; half of them judge the other half
         seed: of the pools and of start states
+        network_steps: gradient steps of estimators that learn; their own unless told
         out: folder for tables and figures
         work: folder of finished pieces
         publish: a second place for ratios.json: src/zol/value/accuracy.json is what zol itself quotes
@@ -324,6 +336,7 @@ def ratios(
         estimators=estimators,
         episodes=episodes,
         seed=seed,
+        network_steps=network_steps,
         out=out,
         work=work,
         publish=publish,
