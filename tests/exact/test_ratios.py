@@ -67,6 +67,7 @@ def test_rollouts_equal_one_latent_in_one_environment_at_a_time() -> None:
     weight = 0.9 ** torch.arange(steps, dtype=torch.float64)
     weight /= weight.sum()
     histogram = torch.zeros(2, 3, CELLS**2, dtype=torch.float64)
+    features = torch.zeros(3, 6, dtype=torch.float64)
     for k in range(3):
         for e in range(4):
             world.set_physics(starts[e : e + 1])
@@ -74,6 +75,7 @@ def test_rollouts_equal_one_latent_in_one_environment_at_a_time() -> None:
             for t in range(steps):
                 with torch.no_grad():
                     states = world.step(model.act(world.physics, z[k : k + 1]))
+                    features[k] += weight[t] * model.backward(states.obs)[0] / 4
                 r = torch.tensor([float(task(states)) for task in tasks], dtype=torch.float64)
                 total += torch.stack([weight[t] * r, r / steps])
                 histogram[e // 2, k, projection.cells(States(states.obs, world.layout))] += weight[t] / 2
@@ -81,6 +83,7 @@ def test_rollouts_equal_one_latent_in_one_environment_at_a_time() -> None:
             torch.testing.assert_close(played.undiscounted[k, :, e], total[1])
     torch.testing.assert_close(played.occupancy, histogram)
     torch.testing.assert_close(played.where, histogram.mean(0))
+    torch.testing.assert_close(played.features, features, atol=1e-5, rtol=1e-5)
 
 
 def test_judgements_are_in_true_reward(tiny_checkpoint: Path) -> None:
@@ -95,7 +98,7 @@ def test_judgements_are_in_true_reward(tiny_checkpoint: Path) -> None:
     truth = rank.reshape(K, 1, 1).expand(K, tasks, 4)
     cells = torch.zeros(K, CELLS**2, dtype=torch.float64)
     cells[:, 0] = 1.0
-    behaviour = TrueBehaviour(truth, 2 * truth, torch.stack([cells, cells]))
+    behaviour = TrueBehaviour(truth, 2 * truth, torch.stack([cells, cells]), torch.zeros(K, 8))
     right = ValueEstimate(truth[..., 0], torch.ones(K, tasks))
     wrong = ValueEstimate(-truth[..., 0] - 1, torch.zeros(K, tasks))
     found = {
@@ -132,7 +135,7 @@ def test_a_killed_run_goes_on_and_quotes_its_accuracies(
     second = ratios.run([str(tiny_checkpoint)], episodes=4, estimators=cheap, console=quiet, **where)
     strip = [(line.task, line.estimator, line.spearman_near, line.bias) for line in first]
     assert strip == [(line.task, line.estimator, line.spearman_near, line.bias) for line in second]
-    assert {line.estimator for line in first} == {"data", "rollouts", "ratio", "value"}
+    assert {line.estimator for line in first} == {"data", "exact F", "rollouts", "ratio", "value"}
 
     quoted = json.loads((tmp_path / "accuracy.json").read_text())
     assert quoted == json.loads((tmp_path / "out" / "ratios.json").read_text())

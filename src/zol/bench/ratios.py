@@ -6,9 +6,11 @@ A model is asked for behaviour of K latents: for each of its tasks the prompt z0
 (zol.value). Near a task's z0 are its own prompt and moves; far are the other tasks' and the random ones. So
 one set of rollouts serves all.
 
-Two rows of every table are no estimators: ``data`` weighs every state alike and knows nothing about
-latents, and ``rollouts`` knows half of the true episodes and is judged on the other half: the noise that no
-estimator can beat.
+Three rows of every table are no estimators. ``data`` weighs every state alike and knows nothing about
+latents. ``exact F`` is the ratio that the model would have if F were exact: it knows the true mean of B under
+the policy, so that all its errors are what B cannot express, and what it does better than ``ratio`` is F's
+doing. ``rollouts`` knows half of the true episodes and is judged on the other half: the noise that nothing
+can beat.
 
 Every piece of work, the rollouts of a model or one estimator on it, is a file in the work folder. A run
 that was killed goes on with what is missing.
@@ -27,11 +29,12 @@ from rich.console import Console
 from rich.progress import Progress
 from torch import Tensor
 
+from zol import prompt
 from zol.adapt.paper_settings import TASKS
 from zol.adapt.problem import Problem
 from zol.bench.benchmark import Benchmark
 from zol.bench.conditions import BenchedModel, Conditions, open_model
-from zol.bench.occupancy import PROJECTIONS, overlap, supported
+from zol.bench.occupancy import PROJECTIONS, Projection, overlap, supported
 from zol.bench.ranking import NEAR, STEP, spearman
 from zol.bench.ratios_report import Judgement, write_results
 from zol.bench.true_behaviour import TrueBehaviour, play
@@ -51,8 +54,8 @@ from zol.worlds.donut import TASKS as DONUT
 
 RANDOM = 4
 SAMPLES = 10_000  # transitions of --data
-PROTOCOL = 1  # raised when rollouts, pools or judgements change: finished work of before is not used then
-DATA, ROLLOUTS = "data", "rollouts"
+PROTOCOL = 2  # raised when rollouts, pools or judgements change: finished work of before is not used then
+DATA, EXACT, ROLLOUTS = "data", "exact F", "rollouts"
 
 
 @dataclass(frozen=True)
@@ -185,18 +188,18 @@ def judge_model(
             generator=torch.Generator().manual_seed(seed + 1),
             progress=progress,
         )
-        return {
-            "discounted": played.discounted,
-            "undiscounted": played.undiscounted,
-            "occupancy": played.occupancy,
-        }
+        return dict(vars(played))
 
     stored = done.once("rollouts", rollouts)
-    truth = TrueBehaviour(stored["discounted"], stored["undiscounted"], stored["occupancy"])
+    truth = TrueBehaviour(**{name: x for name, x in stored.items() if name != "seconds"})
     ones = torch.ones(1, len(own.evidence.obs))
     layout = problem.layout
     sample = projection.histogram(own.evidence.obs, layout, ones)[0] if projection else None
-    found = {DATA: _of_data(own, latents, sample), ROLLOUTS: _of_rollouts(truth, float(stored["seconds"]))}
+    found = {
+        DATA: _of_data(own, latents, sample),
+        EXACT: _of_features(own, truth, projection),
+        ROLLOUTS: _of_rollouts(truth, float(stored["seconds"])),
+    }
     bar = Ticker(progress, f"estimators on {subject.domain}", len(estimators))
     for by in estimators:
         question = other if ESTIMATORS[by].needs_transitions and own.evidence.before is None else own
@@ -244,6 +247,19 @@ def _of_data(own: ValueProblem, latents: Pool, sample: Tensor | None) -> Estimat
     error = rewards.std(-1) / rewards.shape[-1] ** 0.5
     value = ValueEstimate(rewards.mean(-1).expand(K, -1), error.expand(K, -1))
     return Estimated(value, None if sample is None else sample.expand(K, -1), 0.0)
+
+
+def _of_features(own: ValueProblem, truth: TrueBehaviour, projection: Projection | None) -> Estimated:
+    """w = E_{d^π}[B]ᵀ C⁻¹ B(s), C = E_ρ[BBᵀ]: the true ratio's projection onto the span of B."""
+    evidence, model = own.evidence, own.model
+    B = prompt.backward_features(model, evidence.obs).double()
+    inverse = torch.linalg.pinv(B.mT @ B / len(B), rtol=1e-10, hermitian=True)
+    w = truth.features @ inverse @ B.mT + model.measure.offset  # [K, N]
+    mean = w @ evidence.rewards.double().mT / len(B)
+    occupancy = None
+    if projection is not None and own.layout is not None:
+        occupancy = projection.histogram(evidence.obs, own.layout, w)
+    return Estimated(ValueEstimate(mean, torch.zeros_like(mean)), occupancy, 0.0)
 
 
 def _of_rollouts(truth: TrueBehaviour, seconds: float) -> Estimated:

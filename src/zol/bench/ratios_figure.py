@@ -12,7 +12,7 @@ from zol.common.pictures import write_picture
 from zol.report import Interval
 
 PANELS = ("overlap", "ρ global", "ρ near", "regret near", "mean abs. error")
-CONTROLS = ("data", "rollouts")
+CONTROLS = ("data", "exact F", "rollouts")
 
 
 def draw(found: Mapping[str, Mapping[str, Mapping[str, Interval | None]]], path: Path) -> None:

@@ -31,8 +31,9 @@ near the prompt. **ρ**: rank correlation with true returns over all latents (gl
 its moves (near). **regret near**: the best of those minus the estimator's choice among them; `data`, which
 chooses nothing, has the prompt's. **bias, mean abs. error**: of estimates against true returns.
 **coverage**: how often the 95 % interval holds the truth. **CPU s**: per latent, all tasks together. `data`
-weighs every state alike; `rollouts` knows half of the true episodes and is judged on the others, so it
-shows how far noise lets anything go."""
+weighs every state alike; `exact F` knows the true mean of B under each policy, so that it errs only by what
+B cannot express; `rollouts` knows half of the true episodes and is judged on the others, so it shows how
+far noise lets anything go."""
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ All latents start from the same states, so that differences between them are pai
 
     discounted     (1 − γ) Σ_t γ^t r(s_{t+1}) / (1 − γ^H)     what offline estimates speak of
     undiscounted   1/H Σ_t r(s_{t+1})                         the plain mean of the same steps
+    features       E Σ_t γ^t B(s_{t+1}), normalised alike        what an exact F would know
     occupancy      p(cell) ∝ Σ_t γ^t [s_{t+1} ∈ cell]         (zol.bench.occupancy)
 
 H is where less than 1 % of the discounted weight is left, γ^H < 0.01, at most an episode; dividing by
@@ -36,6 +37,7 @@ class TrueBehaviour:
     discounted: Tensor  # [K, T, E]
     undiscounted: Tensor  # [K, T, E]
     occupancy: Tensor  # of the first and of the second half of the episodes, [2, K, cells]
+    features: Tensor  # discounted mean of B(s_{t+1}), [K, d]
 
     @property
     def where(self) -> Tensor:
@@ -62,6 +64,7 @@ def play(
     world.reset(episodes, generator)
     first = world.set_physics(world.physics.repeat(K, 1))
     discounted, total = torch.zeros(2, len(tasks), K * episodes, dtype=torch.float64)
+    features = torch.zeros(K, model.z_dim, dtype=torch.float64)
     cells, times = [], gamma ** torch.arange(H, dtype=torch.float64)
     times = times / times.sum()
     bar = Ticker(progress, "true rollouts", H)
@@ -78,6 +81,8 @@ def play(
                 r = torch.where(step.running, r, 0.0)
             total += r / H
             discounted += times[t] * r
+            B = model.backward(step.states.obs.to(z.dtype)).reshape(K, episodes, -1)
+            features += times[t] * B.mean(1)
             if projection is not None:
                 cells.append(projection.cells(step.states))
             bar.advance()
@@ -90,6 +95,5 @@ def play(
         for k in range(K):
             for half in range(2):
                 halves[half, k] = gathered(visited[:, k, half].flatten(), weight)[0]
-    return TrueBehaviour(
-        discounted.reshape(shape).transpose(0, 1), total.reshape(shape).transpose(0, 1), halves
-    )
+    discounted, total = (x.reshape(shape).transpose(0, 1) for x in (discounted, total))
+    return TrueBehaviour(discounted, total, halves, features)
