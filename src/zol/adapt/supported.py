@@ -32,11 +32,11 @@ from zol.models.optimisation import Adam
 class FlowConfig(Config):
     """How a flow is fitted to the sample's transitions, followed, and chosen from."""
 
-    hidden: int = Field(default=256, ge=1)
+    hidden: int = Field(default=128, ge=1)
     """width of the vector field"""
-    layers: int = Field(default=3, ge=1)
+    layers: int = Field(default=2, ge=1)
     """its hidden layers"""
-    steps: int = Field(default=4_000, ge=1)
+    steps: int = Field(default=3_000, ge=1)
     """gradient steps"""
     batch_size: int = Field(default=256, ge=1)
     """transitions per step"""
