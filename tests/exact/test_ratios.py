@@ -11,7 +11,8 @@ from rich.console import Console
 from zol.bench import ratios
 from zol.bench.conditions import Conditions, open_model
 from zol.bench.occupancy import CELLS, PROJECTIONS, gathered, overlap, supported
-from zol.bench.ratios_report import interval
+from zol.bench.ratios_controls import Estimated
+from zol.bench.ratios_judge import RANDOM, interval, judge, pool
 from zol.bench.true_behaviour import TrueBehaviour, play
 from zol.common.errors import ZolError
 from zol.fields import States
@@ -90,10 +91,10 @@ def test_judgements_are_in_true_reward(tiny_checkpoint: Path) -> None:
     """Two tasks' worth of hand-made truth: one estimator is right, the other has the order upside down."""
     subject = open_model(tiny_checkpoint, Conditions(name="ratios"))
     tasks = len(subject.evidence.tasks)
-    latents = ratios.pool(subject.problem())
+    latents = pool(subject.problem())
     near, K = latents.near.shape[1], len(latents.z)
     assert latents.z[latents.near[:, 0]].equal(subject.problem().start)
-    assert tasks * near + ratios.RANDOM == K
+    assert tasks * near + RANDOM == K
     rank = torch.arange(K, dtype=torch.float64)
     truth = rank.reshape(K, 1, 1).expand(K, tasks, 4)
     cells = torch.zeros(K, CELLS**2, dtype=torch.float64)
@@ -102,10 +103,10 @@ def test_judgements_are_in_true_reward(tiny_checkpoint: Path) -> None:
     right = ValueEstimate(truth[..., 0], torch.ones(K, tasks))
     wrong = ValueEstimate(-truth[..., 0] - 1, torch.zeros(K, tasks))
     found = {
-        "right": ratios.Estimated(right, cells, 2.0 * K),
-        "wrong": ratios.Estimated(wrong, 0 * cells, 0.0),
+        "right": Estimated(right, cells, 2.0 * K),
+        "wrong": Estimated(wrong, 0 * cells, 0.0),
     }
-    lines = ratios.judge(subject, latents, behaviour, found, cells[0])
+    lines = judge(subject, latents, behaviour, found, cells[0])
     assert len(lines) == 2 * tasks
     good, bad = lines[0], lines[tasks]
     assert (good.spearman_global, good.spearman_near, good.overlap, good.support) == pytest.approx(
@@ -122,17 +123,22 @@ def test_judgements_are_in_true_reward(tiny_checkpoint: Path) -> None:
 def test_a_killed_run_goes_on_and_quotes_its_accuracies(
     tiny_checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    where = {"out": tmp_path / "out", "work": tmp_path / "work", "publish": tmp_path / "accuracy.json"}
+    options = ratios.RatioOptions(
+        estimators=("ratio", "value"),
+        episodes=4,
+        out=tmp_path / "out",
+        work=tmp_path / "work",
+        publish=tmp_path / "accuracy.json",
+    )
     quiet = Console(quiet=True)
-    cheap = ["ratio", "value"]
-    first = ratios.run([str(tiny_checkpoint)], episodes=4, estimators=cheap, console=quiet, **where)
+    first = ratios.run([str(tiny_checkpoint)], options, quiet)
     (next((tmp_path / "work").rglob("value.safetensors"))).unlink()  # as if it had been killed before it
 
     def again(*_: object, **__: object) -> None:
         pytest.fail("finished rollouts were played again")
 
     monkeypatch.setattr(ratios, "play", again)
-    second = ratios.run([str(tiny_checkpoint)], episodes=4, estimators=cheap, console=quiet, **where)
+    second = ratios.run([str(tiny_checkpoint)], options, quiet)
     strip = [(line.task, line.estimator, line.spearman_near, line.bias) for line in first]
     assert strip == [(line.task, line.estimator, line.spearman_near, line.bias) for line in second]
     assert {line.estimator for line in first} == {"data", "exact F", "rollouts", "ratio", "value"}
@@ -149,13 +155,14 @@ def test_a_killed_run_goes_on_and_quotes_its_accuracies(
     table = list(csv.DictReader(row for row in rows if not row.startswith("#")))
     assert len(table) == len(second)
     assert "## donut" in (tmp_path / "out" / "ratios.md").read_text()
-    assert (tmp_path / "out" / "ratios.png").stat().st_size > 5_000
+    for picture in ("ratios.png", "ratios-occupancy.png"):
+        assert (tmp_path / "out" / picture).stat().st_size > 5_000
 
 
 def test_mistakes_are_explained(tmp_path: Path) -> None:
     with pytest.raises(ZolError, match="no model"):
-        ratios.run([], out=tmp_path)
+        ratios.run([])
     with pytest.raises(ZolError, match="even number"):
-        ratios.run(["walker"], episodes=5, out=tmp_path)
+        ratios.run(["walker"], ratios.RatioOptions(episodes=5, out=tmp_path, work=tmp_path))
     with pytest.raises(ZolError, match="did you mean 'ratio'"):
-        ratios.run(["walker"], estimators=["ratoi"], out=tmp_path)
+        ratios.run(["walker"], ratios.RatioOptions(estimators=("ratoi",), out=tmp_path, work=tmp_path))

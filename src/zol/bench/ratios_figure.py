@@ -1,13 +1,16 @@
-"""How estimators did, one row of panels per domain: overlap, rank correlations, regret and error."""
+"""Two figures: how estimators did on every domain, and where they say that a latent goes."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import matplotlib as mpl
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt
+from torch import Tensor
 
+from zol.bench.occupancy import CELLS, Projection
 from zol.common.pictures import write_picture
 from zol.report import Interval
 
@@ -46,5 +49,36 @@ def draw(found: Mapping[str, Mapping[str, Mapping[str, Interval | None]]], path:
             axis.tick_params(axis="x", labelsize=7)
             axis.set_title(f"{domain}: {title}", fontsize=8)
             axis.spines[["top", "right"]].set_visible(False)
+    write_picture(figure, path, dpi=120)
+    plt.close(figure)
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where one latent goes, by several accounts: name → occupancy ``[cells]``."""
+
+    domain: str
+    task: str
+    projection: Projection
+    seen: Mapping[str, Tensor]
+
+
+def draw_places(found: Sequence[Places], path: Path) -> None:
+    """One row of maps per domain; brighter is more often, each map on its own scale."""
+    columns = max(len(one.seen) for one in found)
+    figure, axes = plt.subplots(
+        len(found), columns, figsize=(1.9 * columns, 2.1 * len(found)), squeeze=False, layout="constrained"
+    )
+    for line, one in zip(axes, found, strict=True):
+        x, y = one.projection.x, one.projection.y
+        for axis in line[len(one.seen) :]:
+            axis.set_axis_off()
+        for axis, (name, occupancy) in zip(line, one.seen.items(), strict=False):
+            picture = occupancy.reshape(CELLS, CELLS).sqrt().numpy()  # √: thin places are seen, too
+            axis.imshow(picture, origin="lower", extent=(x.low, x.high, y.low, y.high), aspect="auto")
+            axis.set_title(name, fontsize=8)
+            axis.tick_params(labelsize=6)
+        line[0].set_ylabel(f"{one.domain}, {one.task}\n{y.name}", fontsize=7)
+        line[0].set_xlabel(x.name, fontsize=7)
     write_picture(figure, path, dpi=120)
     plt.close(figure)

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +10,10 @@ import numpy as np
 from rich.console import Console
 
 from zol.bench.ranking import write_table
-from zol.bench.ratios_figure import draw
+from zol.bench.ratios_figure import Places, draw, draw_places
+from zol.bench.ratios_judge import Judgement, interval
 from zol.common.files import write_bytes
-from zol.report import Cells, Interval, bootstrap, markdown, table
+from zol.report import Cells, Interval, markdown, table
 
 # title of a column → field of a judgement
 SHOWN = {
@@ -34,44 +35,6 @@ chooses nothing, has the prompt's. **bias, mean abs. error**: of estimates again
 weighs every state alike; `exact F` knows the true mean of B under each policy, so that it errs only by what
 B cannot express; `rollouts` knows half of the true episodes and is judged on the others, so it shows how
 far noise lets anything go."""
-
-
-@dataclass(frozen=True)
-class Judgement:
-    """How well one estimator did on one task of one model; in reward per step."""
-
-    domain: str
-    seed: int
-    model: str
-    task: str
-    estimator: str
-    overlap: float | None  # near the prompt; None for estimators without weights
-    support: float | None  # the most that any weights on the model's sample could overlap
-    spearman_global: float
-    spearman_near: float
-    regret: float
-    plain_regret: float  # of the prompt
-    bias: float
-    mean_abs_error: float
-    coverage: float
-    spearman_global_undiscounted: float  # the same against undiscounted returns
-    spearman_near_undiscounted: float
-    regret_undiscounted: float
-    seconds: float  # CPU seconds per latent
-
-
-def interval(lines: Sequence[Judgement], field: str) -> Interval | None:
-    """The mean of a field over the seeds and tasks that all have it, with its interval; None without any."""
-    by_seed: dict[str, dict[str, float]] = {}
-    for line in lines:
-        value = getattr(line, field)
-        if value is not None:
-            by_seed.setdefault(line.model, {})[f"{line.domain} {line.task}"] = float(value)
-    rows = list(by_seed.values())
-    shared = [task for task in (rows[0] if rows else {}) if all(task in row for row in rows)]
-    if not shared:
-        return None
-    return bootstrap(np.array([[[row[task] for task in shared]] for row in rows]))
 
 
 def domain_table(lines: Sequence[Judgement], *, intervals: bool = True) -> Cells:
@@ -128,13 +91,20 @@ def page(lines: Sequence[Judgement], told: Mapping[str, object]) -> str:
         parts += [f"The prompt's own regret is {plain}."] if plain else []
         parts += [f"The most that weights on the samples can overlap is {support}."] if support else []
         parts += ["", markdown(domain_table(those))]
-    parts += ["![Estimators on every world](ratios.png)\n", "## Made with\n"]
+    parts += ["![Estimators on every world](ratios.png)\n"]
+    parts += ["![Where the first prompt goes, and where ratios say it goes](ratios-occupancy.png)\n"]
+    parts += ["## Made with\n"]
     parts += [f"- {name}: {value}" for name, value in told.items()]
     return "\n".join(parts) + "\n"
 
 
 def write_results(
-    lines: Sequence[Judgement], told: Mapping[str, object], out: Path, publish: Path | None, console: Console
+    lines: Sequence[Judgement],
+    places: Sequence[Places],
+    told: Mapping[str, object],
+    out: Path,
+    publish: Path | None,
+    console: Console,
 ) -> None:
     """Write everything to ``out``, print the tables, and copy the accuracies to ``publish``."""
     write_table(out / "ratios.csv", told, [asdict(line) for line in lines])
@@ -150,4 +120,6 @@ def write_results(
             means = {title: interval(own, field) for title, field in SHOWN.items()}
             panels.setdefault(domain, {})[name] = means
     draw(panels, out / "ratios.png")
+    if places:
+        draw_places(places, out / "ratios-occupancy.png")
     console.print(f"tables and figure are in {out}", soft_wrap=True)
