@@ -13,7 +13,7 @@ from zol.fields import States
 from zol.imagination.dynamics import Dynamics, DynamicsConfig, DynamicsLearner
 from zol.imagination.learned_world import LearnedWorld
 from zol.models.fb import FBConfig, fb_network
-from zol.value import ESTIMATORS, ValueProblem
+from zol.value import ESTIMATORS, Estimator, ValueProblem
 from zol.worlds.donut import Donut
 
 
@@ -39,9 +39,17 @@ def z(problem: ValueProblem) -> Tensor:
     return problem.model.project(torch.randn(5, 6, generator=seeded(5)))
 
 
+def quick(name: str) -> Estimator:
+    """The estimator with networks so small and so briefly trained that a test can wait for them."""
+    estimator = ESTIMATORS[name]
+    if estimator.settings is None:
+        return estimator
+    return replace(estimator, settings=estimator.settings.updated(steps=5, hidden=8))
+
+
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_estimates_have_the_promised_form(problem: ValueProblem, z: Tensor, name: str) -> None:
-    estimator = ESTIMATORS[name]
+    estimator = quick(name)
     found = estimator.estimate(problem, z)
     assert found.mean.shape == found.error.shape == (5, 3)
     assert found.mean.isfinite().all()
@@ -55,8 +63,8 @@ def test_estimates_have_the_promised_form(problem: ValueProblem, z: Tensor, name
 
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_a_latent_is_valued_alike_alone_and_among_others(problem: ValueProblem, z: Tensor, name: str) -> None:
-    together = ESTIMATORS[name].estimate(replace(problem, generator=seeded(4)), z)
-    alone = ESTIMATORS[name].estimate(replace(problem, generator=seeded(4)), z[3:4])
+    together = quick(name).estimate(replace(problem, generator=seeded(4)), z)
+    alone = quick(name).estimate(replace(problem, generator=seeded(4)), z[3:4])
     torch.testing.assert_close(alone.mean, together.mean[3:4], rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(alone.error, together.error[3:4], rtol=1e-3, atol=1e-5)
 
@@ -67,10 +75,8 @@ def test_estimates_are_in_units_of_reward(problem: ValueProblem, z: Tensor, name
     evidence = replace(
         problem.evidence, tasks=tuple(task.name for task in tasks), rewards=2 * problem.evidence.rewards
     )
-    once = ESTIMATORS[name].estimate(replace(problem, generator=seeded(4)), z)
-    twice = ESTIMATORS[name].estimate(
-        replace(problem, tasks=tasks, evidence=evidence, generator=seeded(4)), z
-    )
+    once = quick(name).estimate(replace(problem, generator=seeded(4)), z)
+    twice = quick(name).estimate(replace(problem, tasks=tasks, evidence=evidence, generator=seeded(4)), z)
     torch.testing.assert_close(twice.mean, 2 * once.mean, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(twice.error, 2 * once.error, rtol=1e-3, atol=1e-5)
 

@@ -5,54 +5,21 @@ from dataclasses import dataclass, replace
 
 import pytest
 import torch
+from known_transitions import EVERY, GAMMA, REWARDS, STATES, Table, corridor, exact_sample, occupancy, seeded
 from torch import Tensor
 
-from zol.evidence import Evidence
 from zol.models.base import Measure
 from zol.testing.exact import ExactFB
 from zol.value import ESTIMATORS, ValueProblem
 from zol.value.linear import FOLDS, GRID, FlowEquations
 from zol.value.lstd import by_lstd, value_features
 from zol.value.steps import Steps
-from zol.worlds.tabular import FiniteMDP, chain
 
 EXACT = {"rtol": 1e-7, "atol": 1e-7}
 CONVENTIONS = [
     Measure(normalised, begins, offset)  # type: ignore[arg-type]
     for normalised, begins, offset in itertools.product((False, True), ("next", "current"), (0.0, 1.0))
 ]
-STATES, GAMMA = 6, 0.8
-EVERY = torch.eye(STATES, dtype=torch.float64)
-
-
-def seeded(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
-
-
-REWARDS = 3 * torch.rand(2, STATES, generator=seeded(3), dtype=torch.float64)
-
-
-def corridor(terminal: bool) -> FiniteMDP:
-    walk = chain(STATES, discount=GAMMA, slip=0.25)
-    over = torch.zeros(STATES, dtype=torch.bool)
-    over[-1] = terminal
-    return FiniteMDP(walk.transition, torch.tensor([2, 1, 1, 0, 0, 0]).double() / 4, GAMMA, over)
-
-
-def exact_sample(mdp: FiniteMDP) -> Evidence:
-    """Transitions whose frequencies are the probabilities, in every fold; 'left' is taken twice as often."""
-    assert mdp.terminal is not None
-    rows = []
-    for s, a in itertools.product(range(STATES), range(2)):
-        if mdp.terminal[s]:
-            continue
-        times = (4 * mdp.transition[s, a]).round().long() * (2 - a)
-        rows += [(s, a, t) for t in range(STATES) for _ in range(int(times[t]))]
-    s, a, t = torch.tensor(rows).repeat_interleave(FOLDS, dim=0).unbind(-1)
-    starts = EVERY[[0, 0, 1, 2]]
-    return Evidence(
-        ("a", "b"), EVERY[t], REWARDS[:, t], starts, "", EVERY[s], EVERY[:2, :2][a], mdp.terminal[t]
-    )
 
 
 class Wrong(ExactFB):
@@ -97,38 +64,6 @@ def test_exact_where_the_values_lie_in_the_span(measure: Measure, mixed: bool, t
         assert float((own - given.truth).abs().max()) > 0.1
 
 
-class Table:
-    """A model whose F is any table of states and actions, so that a ratio can be put into its span."""
-
-    obs_dim, action_dim, discount, measure = STATES, 2, GAMMA, Measure()
-
-    def __init__(self, columns: Tensor, policy: Tensor) -> None:
-        self.columns, self.policy, self.z_dim = columns, policy, columns.shape[-1]  # [S, A, d], [S, A]
-
-    def backward(self, obs: Tensor) -> Tensor:
-        return obs @ torch.randn(STATES, self.z_dim, generator=seeded(6), dtype=torch.float64)
-
-    def forward(self, obs: Tensor, z: Tensor, action: Tensor) -> Tensor:
-        row = torch.einsum("...s,...a,sad->...d", obs, action, self.columns)
-        return row.expand(1, *z.shape[:-2], *row.shape[-2:])
-
-    def act(self, obs: Tensor, z: Tensor) -> Tensor:
-        return (obs @ self.policy).expand(*z.shape[:-2], *obs.shape[:-1], 2)
-
-    def project(self, z: Tensor) -> Tensor:
-        return z
-
-
-def occupancy(mdp: FiniteMDP, policy: Tensor) -> Tensor:
-    """d^π(s, a), ``[S, A]``, by summing over time."""
-    position, total = mdp.start.clone(), torch.zeros(STATES, 2, dtype=torch.float64)
-    for t in range(400):
-        pairs = mdp.continuing(position.unsqueeze(-1) * policy)
-        total += (1 - GAMMA) * GAMMA**t * pairs
-        position = torch.einsum("sa,sat->t", pairs, mdp.transition)
-    return total
-
-
 @pytest.mark.parametrize("terminal", [False, True])
 def test_exact_where_the_ratio_lies_in_the_span(terminal: bool) -> None:
     """F holds the true ratio and two columns of noise; no Q-function is anywhere near."""
@@ -163,15 +98,12 @@ def test_primal_and_dual_are_one_number(measure: Measure, ridge: float) -> None:
     given = case(measure, mixed=True)
     problem, z = random_rows(given.problem, 90, 1), given.z
     steps, model = Steps.of(problem, z), given.model
-    phi = value_features(model, steps.obs, z, steps.action)
-    following = value_features(model, steps.next_obs, z, steps.next_action)
-    start = value_features(model, steps.starts, z, steps.start_action)
-    equations = FlowEquations.of(phi, following, start, steps.discount, GAMMA)
-    target = steps.rewards.expand(3, -1, -1)
+    equations = FlowEquations.of(*value_features(model, steps, z), steps.discount, GAMMA)
+    target = steps.rewards.mT.expand(3, -1, -1)
     chosen = torch.full((3,), ridge, dtype=torch.float64)
-    primal = (1 - GAMMA) * torch.einsum("km,ktm->kt", equations.b, equations.primal(chosen, target))
+    primal = (1 - GAMMA) * torch.einsum("km,kmt->kt", equations.b, equations.primal(chosen, target))
     w = torch.einsum("knm,km->kn", equations.phi, equations.dual(chosen))
-    torch.testing.assert_close(torch.einsum("kn,ktn->kt", w, target) / 90, primal, rtol=1e-8, atol=1e-8)
+    torch.testing.assert_close(torch.einsum("kn,knt->kt", w, target) / 90, primal, rtol=1e-8, atol=1e-8)
     if ridge == 0.0:  # then nothing of the model's own value is left
         torch.testing.assert_close(by_lstd(problem, z, ridge).mean, primal, rtol=1e-8, atol=1e-8)
 
@@ -183,14 +115,12 @@ def test_without_shrinkage_it_is_lstd_q() -> None:
     steps, model = Steps.of(problem, z), given.model
     m = STATES + 1
     A, c = torch.zeros(m, m).double(), torch.zeros(m, 2).double()
-    phi = value_features(model, steps.obs, z, steps.action)[0]
-    after = value_features(model, steps.next_obs, z, steps.next_action)[0]
+    phi, after, start = (part[0] for part in value_features(model, steps, z))
     for i in range(90):
         A += phi[i].outer(phi[i] - steps.discount[i] * after[i])
         c += phi[i].unsqueeze(-1) * steps.rewards[:, i]
     weights = torch.linalg.pinv(A, rtol=1e-10) @ c  # the constant lies in the span of F
-    start = value_features(model, steps.starts, z, steps.start_action)[0].mean(0)
-    slow = (1 - GAMMA) * start @ weights
+    slow = (1 - GAMMA) * start.mean(0) @ weights
     torch.testing.assert_close(by_lstd(problem, z, 0.0).mean[0], slow, **EXACT)
 
 
@@ -207,27 +137,30 @@ def test_shrinkage_is_chosen_on_transitions_that_were_left_out() -> None:
     given = case(Measure())
     problem, z = random_rows(given.problem, 23, 4), given.z[:1]
     steps, model = Steps.of(problem, z), given.model
-    phi = value_features(model, steps.obs, z, steps.action)
-    following = value_features(model, steps.next_obs, z, steps.next_action)
-    start = value_features(model, steps.starts, z, steps.start_action)
-    equations = FlowEquations.of(phi, following, start, steps.discount, GAMMA)
-    found = equations.held_out_residual(GRID)[:, 0]
-    f, change, b = equations.phi[0], equations.change[0], (1 - GAMMA) * equations.b[0]
-    m = len(b)
-    for ridge, residual in zip(GRID[:-1], found, strict=False):
+    equations = FlowEquations.of(*value_features(model, steps, z), steps.discount, GAMMA)
+    found = equations.held_out_violation(GRID)[:, 0]
+    phi, after, start = (part[0] for part in value_features(model, steps, z))
+    f, change, b = phi, phi - GAMMA * after, (1 - GAMMA) * start.mean(0)
+    largest = torch.linalg.eigvalsh(f.mT @ f / 23)[-1]
+    for ridge, got in list(zip(GRID, found, strict=True))[1:-1]:
         total = 0.0
         for g in range(FOLDS):
             held = torch.arange(23) % FOLDS == g
-            train = change[~held].mT @ f[~held] / (~held).sum() + equations.left_out[0]
-            theta = torch.linalg.solve(train + ridge * (f.mT @ f / 23), b)
+            A = change[~held].mT @ f[~held] / (~held).sum()
+            rows = torch.cat([A, (ridge * largest / 23) ** 0.5 * f])  # ‖Aθ − b‖² + λ s E[(φᵀθ)²]
+            theta = torch.linalg.lstsq(
+                rows, torch.cat([b, torch.zeros(23).double()]), driver="gelsd"
+            ).solution
             error = change[held].mT @ f[held] / held.sum() @ theta - b
             total += float(error.square().sum()) / FOLDS
-        assert m == STATES + 1
-        assert float(residual) == pytest.approx(total**0.5 / float(b.norm()), rel=1e-8)
+        assert float(got) == pytest.approx(total**0.5 / float(b.norm()), rel=1e-5)
     chosen, least = equations.choose()
     assert float(least) == float(found.min())
     assert float(chosen) == GRID[int(found.argmin())]
     assert float(chosen) > 0
+    w = (equations.phi @ equations.dual(chosen).unsqueeze(-1)).squeeze(-1)
+    flow = (w[0].unsqueeze(-1) * change).mean(0)
+    assert float(equations.violation(w)) == pytest.approx(float((flow - b).norm() / b.norm()), rel=1e-5)
 
 
 def test_gradients_reach_the_latent() -> None:

@@ -141,7 +141,7 @@ def chain_data() -> tuple[Evidence, Tensor]:
 
 def test_networks_prefer_what_leads_to_reward() -> None:
     evidence, reward = chain_data()
-    settings = OptiDICESettings(steps=300, alpha=0.3)
+    settings = OptiDICESettings(steps=60, hidden=16, alpha=0.3, learning_rate=1e-2)
     found = optidice(evidence, reward, 0.9, settings, generator=seeded(0))
     assert evidence.action is not None
     right = evidence.action.squeeze(-1) > 0

@@ -9,7 +9,8 @@ Diagnostics have the same names wherever they exist:
     mean_ratio       E[w], the mass of the ratio; 1 where no episode ends
     negative_share   share of the sample with a negative ratio; a true ratio has none
     ess              (Σw)² / (N Σw²), the share of the sample that carries the estimate
-    flow_residual    how far the ratio is from the Bellman-flow equation, on transitions it was not fitted to
+    flow_residual    how far the ratio violates the Bellman-flow equation; 0 is a perfect ratio, and 1 one
+                     that is zero everywhere (zol.value.linear)
     doubt            standard deviation between the members of an ensemble
 """
 
@@ -174,3 +175,12 @@ def over_members_and_starts(values: Tensor) -> ValueEstimate:
     doubt = values.mean(-1).std(1) if members > 1 else torch.zeros_like(values[:, 0, :, 0])
     error = (by_start**2 + (doubt / members**0.5) ** 2).sqrt()
     return ValueEstimate(values.mean((1, 3)), error, {"doubt": doubt})
+
+
+def joined(parts: Sequence[ValueEstimate]) -> ValueEstimate:
+    """The estimates of several groups of latents as one."""
+    return ValueEstimate(
+        torch.cat([part.mean for part in parts]),
+        torch.cat([part.error for part in parts]),
+        {name: torch.cat([part.diagnostics[name] for part in parts]) for name in parts[0].diagnostics},
+    )

@@ -1,9 +1,9 @@
 """Small networks that are trained for many latents or tasks at once, as one batched program.
 
-K problems with P members each are K·P networks of the same shape: weights are ``[K·P, in, out]``. All problems
-begin with the same weights and see the same rows, and no number of one enters another, so that a problem's
-result does not depend on its company, to the last bit. (A single matrix product is rounded in another way than
-one of several: hence two members at least.)
+K problems with P members each are K·P networks of the same shape: weights are ``[K·P, in, out]``. All
+problems begin with the same weights and see the same rows, and no number of one enters another, so that a
+problem's result does not depend on its company, to the last bit. (A single matrix product is rounded in
+another way than one of several: hence two members at least.)
 """
 
 from collections.abc import Callable, Iterator
@@ -24,10 +24,10 @@ class NetworkSettings(Config):
     hidden: int = Field(default=64, ge=1)
     """units of a hidden layer"""
     layers: int = Field(default=2, ge=0)
-    """hidden layers; with none, functions are linear in states and actions"""
+    """hidden layers; with none, functions are linear in the products of state and action columns"""
     members: int = Field(default=2, ge=2)
     """networks per latent, of other first weights, whose disagreement is part of the interval"""
-    steps: int = Field(default=3_000, ge=1)
+    steps: int = Field(default=1_000, ge=1)
     """gradient steps"""
     batch: int = Field(default=256, ge=1)
     """transitions per step"""
@@ -61,6 +61,19 @@ class Networks(nn.Module):
         y: Tensor = self.net(x)
         return y
 
+    def features(self, x: Tensor) -> Tensor:
+        """What the last layer is linear in, with a one at the end: ``[K·P, N, hidden + 1]``."""
+        y: Tensor = self.net[:-1](x)
+        y = y.expand(len(self.last.weight), *y.shape[-2:])
+        return torch.cat([y, y.new_ones(1).expand(*y.shape[:-1], 1)], dim=-1)
+
+    @property
+    def last(self) -> EnsembleLinear:
+        """The last layer."""
+        layer = self.net[-1]
+        assert isinstance(layer, EnsembleLinear)
+        return layer
+
 
 class Standardised:
     """(x − mean) / std of columns, as they are in a sample ``[N, X]``; constant columns are left alone."""
@@ -74,21 +87,16 @@ class Standardised:
         return (x - self.mean) / self.spread
 
 
-def minibatches(
-    samples: int,
-    settings: NetworkSettings,
-    generator: torch.Generator,
-    optimisers: list[torch.optim.Optimizer],
-    progress: Progress | None,
-    what: str,
-) -> Iterator[Tensor]:
-    """Row numbers for every step, while the optimisers' learning rates fall linearly to zero."""
+def schedule(
+    optimisers: list[torch.optim.Optimizer], settings: NetworkSettings, progress: Progress | None, what: str
+) -> Iterator[int]:
+    """The steps of a training, while the optimisers' learning rates fall linearly to zero."""
     bar = Ticker(progress, what, settings.steps)
     for step in range(settings.steps):
         for optimiser in optimisers:
             for group in optimiser.param_groups:
                 group["lr"] = settings.learning_rate * (1.0 - step / settings.steps)
-        yield torch.randint(samples, (min(settings.batch, samples),), generator=generator)
+        yield step
         bar.advance()
     bar.finish()
 
@@ -107,7 +115,7 @@ def minimise_whole(loss: Callable[[], Tensor], module: nn.Module, rounds: int = 
     def closure() -> Tensor:
         optimiser.zero_grad()
         value = loss()
-        value.backward()  # type: ignore[no-untyped-call]
+        value.backward()
         return value
 
-    optimiser.step(closure)  # type: ignore[arg-type]
+    optimiser.step(closure)

@@ -35,7 +35,7 @@ from torch import Tensor, nn
 
 from zol.common.errors import DataError
 from zol.evidence import Evidence
-from zol.value.networks import Networks, NetworkSettings, Standardised, minibatches, minimise_whole
+from zol.value.networks import Networks, NetworkSettings, Standardised, minimise_whole, schedule
 
 Divergence = Literal["chi2", "soft-chi2"]
 
@@ -169,9 +169,10 @@ class _Dual(nn.Module):
         trained = [p for p in self.parameters() if p.requires_grad]
         optimiser = torch.optim.Adam(trained, lr=self.settings.learning_rate)
         count = len(self.before)
-        for rows in minibatches(count, self.settings, self.generator, [optimiser], progress, "OptiDICE"):
+        for _ in schedule([optimiser], self.settings, progress, "OptiDICE"):
+            rows = torch.randint(count, (min(self.settings.batch, count),), generator=self.generator)
             optimiser.zero_grad()
-            (self.loss(rows).sum() * self.settings.members).backward()  # type: ignore[no-untyped-call]
+            (self.loss(rows).sum() * self.settings.members).backward()
             optimiser.step()
 
     @torch.no_grad()

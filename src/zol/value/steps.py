@@ -16,10 +16,9 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from zol.common.errors import CheckpointError
-from zol.models.base import Model
 from zol.value.base import ValueProblem
 
-LATENTS_AT_ONCE = 4_000_000  # numbers in one table [K, N, columns]
+TABLE = 8_000_000  # numbers that a table of K latents may have
 
 
 @dataclass(frozen=True)
@@ -58,6 +57,6 @@ class Steps:
         )
 
 
-def latent_chunks(model: Model, samples: int, z: Tensor) -> tuple[Tensor, ...]:
-    """Latents ``[K, d]`` in groups whose tables of features fit into memory together."""
-    return z.split(max(1, LATENTS_AT_ONCE // (samples * (model.z_dim + 1))))
+def latent_chunks(samples: int, columns: int, z: Tensor) -> tuple[Tensor, ...]:
+    """Latents ``[K, d]`` in groups whose tables ``[K, N, columns]`` fit into memory together."""
+    return z.split(max(1, TABLE // (samples * columns + 1)))
