@@ -179,8 +179,10 @@ def over_members_and_starts(values: Tensor) -> ValueEstimate:
 
 def joined(parts: Sequence[ValueEstimate]) -> ValueEstimate:
     """The estimates of several groups of latents as one."""
+    weights = [part.weights for part in parts if part.weights is not None]
     return ValueEstimate(
         torch.cat([part.mean for part in parts]),
         torch.cat([part.error for part in parts]),
         {name: torch.cat([part.diagnostics[name] for part in parts]) for name in parts[0].diagnostics},
+        weights=torch.cat(weights) if weights else None,
     )

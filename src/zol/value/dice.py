@@ -142,7 +142,8 @@ def _evaluate(problem: ValueProblem, z: Tensor, settings: DICESettings, seed: in
     by_row = (mean * (r - value.unsqueeze(1) if whole else r)).std(1) / n**0.5
     one = mean.mean(-1)
     diagnostics = measure.diagnose(one, one) | {"flow_residual": own.violation(one).to(one.dtype)}
-    return ValueEstimate(value, (by_row.square() + doubt.square()).sqrt(), diagnostics | {"doubt": doubt})
+    error = (by_row.square() + doubt.square()).sqrt()
+    return ValueEstimate(value, error, diagnostics | {"doubt": doubt}, weights=one)
 
 
 class _Saddle(nn.Module):

@@ -61,6 +61,7 @@ def _correct(problem: ValueProblem, z: Tensor, ridge: float | None) -> ValueEsti
         ((start @ own).mean(-2) + correction).to(dtype),
         (by_row.square() + by_start.square()).sqrt().to(dtype),
         {name: x.to(dtype) for name, x in diagnostics.items()},
+        weights=w.to(dtype),
     )
 
 
