@@ -77,7 +77,7 @@ def judge(
         discounted = truth.discounted[..., part].mean(-1)  # [K, T]
         undiscounted = truth.undiscounted[..., part].mean(-1)
         where = truth.occupancy[1] if name == ROLLOUTS else truth.where
-        met = None if estimated.occupancy is None else overlap(where, estimated.occupancy)  # [K]
+        met = _met(where, estimated.occupancy)
         value = estimated.value
         for t, task in enumerate(subject.evidence.tasks):
             guess, own = value.mean[:, t].double(), latents.near[t]
@@ -91,7 +91,7 @@ def judge(
                     model=subject.identity,
                     task=task,
                     estimator=name,
-                    overlap=None if met is None else float(met[own].mean()),
+                    overlap=None if met is None else _mean(met[own]),
                     support=None if sample is None else float(supported(where, sample)[own].mean()),
                     spearman_global=spearman(guess, real),
                     spearman_near=spearman(guess[own], real[own]),
@@ -107,6 +107,19 @@ def judge(
                 )
             )
     return lines
+
+
+def _met(where: Tensor, occupancy: Tensor | None) -> Tensor | None:
+    """The overlaps ``[K]``; NaN for latents whose weights are all zero, as those of shrunk corrections may be."""
+    if occupancy is None:
+        return None
+    return torch.where(occupancy.sum(-1) > 0, overlap(where, occupancy), torch.nan)
+
+
+def _mean(values: Tensor) -> float | None:
+    """The mean of the numbers among values; None if there are none."""
+    known = values[~values.isnan()]
+    return float(known.mean()) if len(known) else None
 
 
 def interval(lines: Sequence[Judgement], field: str) -> Interval | None:
