@@ -110,7 +110,7 @@ def judge(
 
 
 def _met(where: Tensor, occupancy: Tensor | None) -> Tensor | None:
-    """The overlaps ``[K]``; NaN for latents whose weights are all zero, as those of shrunk corrections may be."""
+    """The overlaps ``[K]``; NaN where all weights are zero, as those of shrunk corrections may be."""
     if occupancy is None:
         return None
     return torch.where(occupancy.sum(-1) > 0, overlap(where, occupancy), torch.nan)
