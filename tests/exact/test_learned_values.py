@@ -7,7 +7,8 @@ from torch import Tensor
 
 from zol.value import ESTIMATORS, ValueProblem
 from zol.value.algaedice import inner_minimum
-from zol.value.dice import DICESettings, LinearSaddle, orthonormal
+from zol.value.dice import DICESettings, LinearSaddle
+from zol.value.linear import orthonormal
 from zol.value.steps import Steps
 
 EXACT = {"rtol": 1e-7, "atol": 1e-7}
@@ -63,11 +64,15 @@ def test_the_saddle_point_is_the_true_ratio(name: str) -> None:
     here = pairs(steps.obs, steps.action)
     change = here - GAMMA * pairs(steps.next_obs, steps.next_action)[0]
     start = (1 - GAMMA) * pairs(steps.starts, steps.start_action)[0].mean(0)
-    W = orthonormal(here[None])[0]
+    W = orthonormal(here[None])[0][0]
     phi, change, start, n = here @ W, change @ W, start @ W, len(here)
     reward = steps.rewards[0] @ phi / n if settings.reward else None
     saddle = LinearSaddle(
-        (change.mT @ phi / n)[None], start[None], phi.mean(0)[None], None if reward is None else reward[None]
+        (change.mT @ phi / n)[None],
+        start[None],
+        phi.mean(0)[None],
+        phi.mean(0)[None],  # of ζ0 = 1
+        None if reward is None else reward[None],
     )
     w = phi @ saddle.ratio(settings.updated(ridge=0.0))[0]
     data = torch.einsum("ns,na->sa", steps.obs, steps.action) / n
@@ -77,14 +82,14 @@ def test_the_saddle_point_is_the_true_ratio(name: str) -> None:
     def lagrangian(theta: Tensor, x: Tensor, u: Tensor) -> Tensor:
         """The definition, one term after the other."""
         zeta, g = phi @ theta, phi @ x
-        L = start @ x - (zeta * (change @ x)).mean() + settings.alpha / 2 * zeta.square().mean()
+        L = start @ x - (zeta * (change @ x)).mean() + settings.alpha / 2 * (zeta - 1).square().mean()
         L = L - settings.penalty / 2 * g.square().mean() - settings.reward * (zeta * steps.rewards[0]).mean()
         return L + settings.mass * (u * (zeta.mean() - 1) - u.square() / 2)
 
     # Given the ratio, the best g and u; the gradient in ζ is then zero as well, by the first equation.
     A, c = change.mT @ phi / n, 0.0 if reward is None else reward
     theta = phi.mT @ w / n
-    x = torch.linalg.solve(A.mT, settings.alpha * theta - c)
+    x = torch.linalg.solve(A.mT, settings.alpha * (theta - phi.mean(0)) - c)
     parts = [part.clone().requires_grad_() for part in (theta, x, torch.zeros((), dtype=torch.float64))]
     for slope in torch.autograd.grad(lagrangian(*parts), parts):
         assert float(slope.norm()) < 1e-7

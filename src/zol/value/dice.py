@@ -8,21 +8,22 @@ which is the flow equation of :mod:`zol.value.steps`. Its violation is
 and the true ratio is the only ζ with L = 0 for all g. Members of the family look for it as the saddle point
 of one Lagrangian (Yang et al., 2020), and differ in what makes it strongly convex or concave:
 
-    min_ζ max_{g, u}   L(ζ, g) + (α/2) E_β[ζ²] − κ E_β[ζ r] − (p/2) E_β[g²] + η ( u (E_β[ζ] − 1) − u²/2 )
+    min_ζ max_{g, u}   L(ζ, g) + (α/2) E_β[(ζ − ζ0)²] − κ E_β[ζ r] − (p/2) E_β[g²] + η (u (E_β[ζ] − 1) − u²/2)
 
                    α   κ   p   η
-    DualDICE       1   0   0   0     Nachum et al., 2019, with f(x) = x²/2
+    DualDICE       1   0   0   0     Nachum et al., 2019, with f(x) = (x − ζ0)²/2
     AlgaeDICE      α   1   0   0     Nachum et al., 2019b, at a fixed policy; g is then −Q, up to the penalty
     GradientDICE   0   0   1   1     Zhang et al., 2020; it replaces GenDICE, whose divergence is not convex
                                      in the parameters and may diverge
 
-At every saddle point the flow equation holds, so that all of them have the same ratio: J = E_β[ζ r].
+ζ0 = 1, the data themselves, is where everything begins. At every saddle point the flow equation holds, so
+that all of them have the same ratio: J = E_β[ζ r].
 
 **Linear classes** make it one linear system (:class:`LinearSaddle`). If they are the same for ζ and g, and
 p = η = 0, its ratio is that of LSTD-Q whatever α and κ are; otherwise α p is a ridge. **Networks** descend in
-ζ and ascend in g, by Adam with a rate that falls to zero, beginning with ζ = 1: the data themselves. Descent
-turns around a saddle point rather than into it, so the last layers of both are then solved for exactly, with
-a small ridge. With ``warm`` ζ begins with the ratio that :mod:`zol.value.lstd` has in the model's features.
+ζ and ascend in g, by Adam with a rate that falls to zero. Descent turns around a saddle point rather than
+into it, so the last layers of both are then solved for exactly, with a small ridge towards ζ0. With ``warm`` ζ0 is
+the ratio that :mod:`zol.value.lstd` has in the model's features.
 
 Where no episode ends a ratio has mass one, and the estimate is divided by its mass. The interval covers the
 transitions (delta method) and the members.
@@ -38,7 +39,7 @@ from torch import Tensor, nn
 
 from zol import measure
 from zol.value.base import ValueEstimate, ValueProblem, joined
-from zol.value.linear import RANK, FlowEquations
+from zol.value.linear import FlowEquations, orthonormal
 from zol.value.lstd import value_features
 from zol.value.networks import Networks, NetworkSettings, schedule
 from zol.value.pairs import Pairs
@@ -49,7 +50,7 @@ class DICESettings(NetworkSettings):
     """The member of the family, and its networks."""
 
     alpha: float = Field(default=0.0, ge=0)
-    """α, the weight of E[ζ²]"""
+    """α, the weight of E[(ζ − ζ0)²]"""
     reward: bool = False
     """κ: whether the reward enters the saddle point, in units of its largest value"""
     penalty: float = Field(default=0.0, ge=0)
@@ -69,38 +70,31 @@ class LinearSaddle:
     A: Tensor  # E[(ψ − γ'ψ') φᵀ], [K, l, m]
     b: Tensor  # (1 − γ) E_0[ψ], [K, l]
     mean: Tensor  # n = E[φ], [K, m]
+    base: Tensor  # θ0 of ζ0, [K, m]
     reward: Tensor | None = None  # c = E[φ r], [K, m]
 
     def ratio(self, settings: DICESettings) -> Tensor:
-        """θ ``[K, m]`` of the saddle point, where the gradients of the Lagrangian are zero:
+        """θ ``[K, m]`` of the saddle point, where the gradients of the Lagrangian are zero.
 
-        θ:   α θ − κ c − Aᵀx + η u n = 0
-        x:   b − A θ − p x           = 0
-        u:   n·θ − 1 − u             = 0
+        θ:   α (θ − θ0) − κ c − Aᵀx + η u n = 0
+        x:   b − A θ − p x                  = 0
+        u:   n·θ − 1 − u                    = 0
         """
         K, l, m = self.A.shape
         like: dict[str, Any] = {"dtype": self.A.dtype}
-        alpha = (settings.alpha + settings.ridge) * torch.eye(m, **like).expand(K, m, m)
-        penalty = (settings.penalty + settings.ridge) * torch.eye(l, **like).expand(K, l, l)
+        stay, size = settings.alpha + settings.ridge, self.A.abs()
+        # Directions that were left out have no equation: theirs is θ = 0, or x = 0.
+        alpha = torch.diag_embed(stay + (size.sum(-2) == 0).to(self.A.dtype))
+        penalty = torch.diag_embed(settings.penalty + settings.ridge + (size.sum(-1) == 0).to(self.A.dtype))
         n, zero, one = self.mean.unsqueeze(-1), torch.zeros(K, l, 1, **like), torch.ones(K, 1, 1, **like)
         rows = [
             torch.cat([alpha, -self.A.mT, settings.mass * n], dim=-1),
             torch.cat([self.A, penalty, zero], dim=-1),
             torch.cat([n.mT, zero.mT, -one], dim=-1),
         ]
-        first = torch.zeros_like(self.mean) if self.reward is None else self.reward
+        first = stay * self.base + (0.0 if self.reward is None else self.reward)
         right = torch.cat([first.unsqueeze(-1), self.b.unsqueeze(-1), one], dim=-2)
         return torch.linalg.solve(torch.cat(rows, dim=-2), right)[:, :m].squeeze(-1)
-
-
-def orthonormal(features: Tensor) -> Tensor:
-    """W ``[K, m, m']`` that makes the columns of features ``[K, N, m]`` orthonormal, in float64.
-
-    Directions that few of the features have are left out of all K alike, so that every column counts.
-    """
-    size, direction = torch.linalg.eigh(features.mT.double() @ features.double() / features.shape[-2])
-    kept = (size > RANK * size[:, -1:]).sum(-1).amin()
-    return (direction / size.clamp_min(1e-300).sqrt().unsqueeze(-2))[..., -int(kept) :]
 
 
 def by_dice(problem: ValueProblem, z: Tensor, settings: DICESettings) -> ValueEstimate:
@@ -159,23 +153,23 @@ class _Saddle(nn.Module):
         self.zeta = Networks(inputs, 1, pairs.problems, settings, generator).to(dtype)
         self.g = Networks(inputs, 1, pairs.problems, settings, generator).to(dtype)
         self.u = nn.Parameter(torch.zeros(len(self.base), dtype=dtype))
-        # With α > 0 the best ζ for a g is (g − γ'g' + κ r)/α: this constant belongs to ζ = 1.
-        self.constant = settings.alpha / (1.0 - pairs.gamma)
 
     def value(self, x: Tensor) -> Tensor:
-        """g ``[K·P, n]``."""
-        return self.g(x).squeeze(-1) + self.constant
+        """g ``[K·P, n]``, which begins with zero."""
+        y: Tensor = self.g(x).squeeze(-1)
+        return y
 
     def lagrangian(self, rows: Tensor) -> Tensor:
         """The function of the saddle point on some transitions ``[n]``, ``[K·P]``."""
         pairs, settings = self.pairs, self.settings
         here = pairs.here[rows]
-        zeta = self.base[:, rows] + self.zeta(here).squeeze(-1)
+        moved = self.zeta(here).squeeze(-1)  # ζ − ζ0
+        zeta = self.base[:, rows] + moved
         g, later = self.value(here), self.value(pairs.after(rows))
         start = (1.0 - pairs.gamma) * self.value(pairs.starts()).mean(-1)
         L = start - (zeta * (g - pairs.discount[rows] * later)).mean(-1)
         if settings.alpha:
-            L = L + 0.5 * settings.alpha * zeta.square().mean(-1)
+            L = L + 0.5 * settings.alpha * moved.square().mean(-1)
         if settings.reward:
             L = L - (zeta * pairs.rewards[0, rows]).mean(-1)
         if settings.penalty:
@@ -202,13 +196,14 @@ class _Saddle(nn.Module):
         pairs = self.pairs
         zeta = torch.cat([self.zeta.features(pairs.here), self.base.unsqueeze(-1)], dim=-1).double()
         g, later, start = (self.g.features(x).double() for x in (pairs.here, pairs.after(), pairs.starts()))
-        W, V = orthonormal(zeta), orthonormal(g)
+        (W, _), (V, _) = orthonormal(zeta), orthonormal(g)
         phi, change = zeta @ W, (g - pairs.discount.unsqueeze(-1) * later) @ V
         n = len(pairs.here)
         saddle = LinearSaddle(
             change.mT @ phi / n,
             (1.0 - pairs.gamma) * (start.mean(-2, keepdim=True) @ V).squeeze(-2),
             phi.mean(-2),
+            (self.base.double().unsqueeze(-2) @ phi).squeeze(-2) / n,
             pairs.rewards[0].double() @ phi / n if self.settings.reward else None,
         )
         w = (phi @ saddle.ratio(self.settings).unsqueeze(-1)).squeeze(-1)

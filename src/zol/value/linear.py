@@ -58,14 +58,11 @@ class FlowEquations:
         phi, following, start = phi.double(), following.double(), start.double()
         n = phi.shape[-2]
         with torch.no_grad():
-            size, direction = torch.linalg.eigh(phi.mT @ phi / n)
-            largest = size.amax(-1, keepdim=True)
-            kept = size > RANK * largest
-            basis = direction * torch.where(kept, size.clamp_min(1e-300).rsqrt(), 0.0).unsqueeze(-2)
-            D = torch.where(kept, (size / largest).clamp_min(0.0).sqrt(), 1.0)
-        s = (phi @ direction[..., -1:]).square().mean(-2, keepdim=True)  # the largest, with its gradient
+            basis, size = orthonormal(phi)
+            D = torch.where(size > 0, (size / size[:, -1:]).sqrt(), 1.0)
         phi = phi @ basis
-        left_out = torch.diag_embed((~kept).double())
+        left_out = torch.diag_embed((size == 0).double())
+        s = phi[..., -1:].square().mean(-2, keepdim=True) * size[:, None, -1:]  # s, with its gradient
         variance = s / s.detach() * (phi.mT @ phi / n) + left_out
         change = phi - discount.double().unsqueeze(-1) * (following @ basis)
         sums = torch.stack([change[:, g::folds].mT @ phi[:, g::folds] for g in range(folds)])
@@ -151,3 +148,13 @@ class FlowEquations:
             least = torch.minimum(moved, least)
             weights = following
         return best
+
+
+def orthonormal(features: Tensor) -> tuple[Tensor, Tensor]:
+    """W ``[K, m, m]`` for which the columns of φW are orthonormal, and the eigenvalues of E[φφᵀ] ``[K, m]``.
+
+    Directions that features ``[K, N, m]`` do not have are left out: their columns and eigenvalues are zero.
+    """
+    size, direction = torch.linalg.eigh(features.mT @ features / features.shape[-2])
+    size = torch.where(size > RANK * size[:, -1:], size, 0.0)
+    return direction * torch.where(size > 0, size, 1.0).rsqrt().unsqueeze(-2) * (size > 0).unsqueeze(-2), size
