@@ -6,15 +6,17 @@ import pytest
 import torch
 from torch import Tensor
 
-from zol.adapt import Problem, solve
+from zol.adapt import Problem, imagined_choice, solve
 from zol.adapt.supported import FlowConfig, Supported, Transitions, fit_flow, supported_policy
 from zol.adapt.weighted_bc import Cloned, WeightedBCConfig, transition_weights
 from zol.collect.donut import collect
 from zol.common.errors import CheckpointError, DataError
 from zol.evidence import Evidence
+from zol.fields import States
 from zol.models.fb import FBConfig, fb_network
 from zol.models.flow import ActionFlow, flow_matching_loss, follow
 from zol.session import Skill
+from zol.train.learned_world import WorldConfig, learn_world
 from zol.value.optidice import OptiDICESettings, optidice
 from zol.worlds.donut import Donut
 from zol.worlds.tabular import FiniteMDP, random_mdp
@@ -185,7 +187,7 @@ def test_skills_act_and_are_not_mistaken_for_latents(problem: Problem) -> None:
     for name, settings in (("supported", SMALL), ("weighted-bc", WeightedBCConfig(**small, weights="fb"))):
         behaviour = solve(name, problem, settings)
         assert behaviour.policy is not None
-        assert isinstance(behaviour.policy, Supported | Cloned)
+        assert isinstance(behaviour.policy, Supported | Cloned)  # there is no learned world to ask
         latent, task = behaviour.found.latents()[1], problem.ordered_tasks[1]
         skill = Skill(problem.model, latent, task, behaviour, 1)
         obs = problem.evidence.obs[:7]
@@ -212,3 +214,63 @@ def test_observations_are_normalised_by_the_sample() -> None:
     flow(obs, torch.zeros(500, 2), 1)
     assert seen[0].mean(0).abs().max() < 1e-3
     assert float((seen[0].std(0) - 1).abs().max()) < 1e-2
+
+
+@pytest.fixture(scope="module")
+def rehearsable(problem: Problem) -> Problem:
+    """The same problem with a learned world that has hardly learned anything."""
+    data = collect(1500, seeded())
+    learned = learn_world(data, problem.layout, WorldConfig(steps=20, batch_size=32, width=16))
+    return replace(problem, dynamics=learned)
+
+
+def test_a_policy_gains_what_it_earns_more_in_the_learned_world(
+    rehearsable: Problem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One member, one start state and one step at a time, for a policy that always does the same."""
+    monkeypatch.setattr(imagined_choice, "HORIZON", 3)
+    monkeypatch.setattr(imagined_choice, "STARTS", 4)
+    still = torch.tensor([0.3, -0.2])
+    gain, error = imagined_choice.imagined_gain(rehearsable, lambda obs: still.expand_as(obs))
+    learned = rehearsable.learned_world()
+    earned = torch.zeros(2, 2, learned.dynamics.members, 4)  # still or π_z, task, member, start
+    for t, (task, z) in enumerate(zip(rehearsable.ordered_tasks, rehearsable.start, strict=True)):
+        for s, start in enumerate(learned.starts[:4]):
+            for kind in range(2):
+                x = start.expand(learned.dynamics.members, 1, -1)
+                for _ in range(3):
+                    action = (
+                        still.expand(*x.shape[:-1], 2) if kind == 0 else rehearsable.model.act(x[..., :2], z)
+                    )
+                    with torch.no_grad():
+                        x = learned.dynamics(x, action.clamp(-1, 1), None)
+                    earned[kind, t, :, s] += task(States(x[:, 0, :2], rehearsable.layout)) / 3
+    difference = earned[0] - earned[1]
+    torch.testing.assert_close(gain, difference.mean((1, 2)), atol=1e-5, rtol=1e-4)
+    by_start, by_member = difference.mean(1), difference.mean(2)
+    expected = (by_start.var(-1) / 4 + by_member.var(-1) / by_member.shape[1]).sqrt()
+    torch.testing.assert_close(error, expected, atol=1e-5, rtol=1e-4)
+
+
+def test_the_learned_world_decides_task_by_task(
+    rehearsable: Problem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    obs = rehearsable.evidence.obs[:6].expand(2, -1, -1)
+    own = rehearsable.model.act(obs, rehearsable.start.unsqueeze(1))
+    found = solve("fb", rehearsable).found
+    monkeypatch.setattr(
+        imagined_choice, "imagined_gain", lambda *_: (torch.tensor([0.5, 0.1]), torch.tensor([0.1, 0.1]))
+    )
+    behaviour = imagined_choice.chosen(rehearsable, found, torch.zeros_like)
+    assert behaviour.policy is not None
+    acted = behaviour.policy(obs)
+    assert (acted[0] == 0).all()  # a gain of five standard errors
+    torch.testing.assert_close(acted[1], own[1])  # one of one
+    assert behaviour.found.diagnostics["changed"].tolist() == [[1.0, 0.0]]
+
+
+def test_a_policy_that_is_the_models_own_gains_nothing(rehearsable: Problem) -> None:
+    z = rehearsable.start.unsqueeze(1)
+    gain, error = imagined_choice.imagined_gain(rehearsable, lambda obs: rehearsable.model.act(obs, z))
+    torch.testing.assert_close(gain, torch.zeros(2), atol=1e-6, rtol=0)
+    torch.testing.assert_close(error, torch.zeros(2), atol=1e-6, rtol=0)

@@ -9,6 +9,9 @@ behaviour β(a|s) instead, and the model's own value chooses among k of them:
 The flow is one for all tasks, and all pretrained networks stay as they are. The noise ε_1 … ε_k is drawn once
 and is the same in every state: the policy is a function of the state, and its results do not depend on how
 many environments run beside each other. k = 1 is the behaviour, k → ∞ the greedy policy on its support.
+
+Greedy steps on a value that is only roughly right can also be worse than π_z. On which tasks they are better
+is asked of the learned world where there is one (zol.adapt.imagined_choice).
 """
 
 from dataclasses import dataclass
@@ -19,6 +22,7 @@ from rich.progress import Progress
 from torch import Tensor
 
 from zol.adapt.critic import FrozenCritic
+from zol.adapt.imagined_choice import chosen
 from zol.adapt.problem import Behaviour, Method, Problem
 from zol.adapt.zol import score
 from zol.common.config import Config
@@ -48,6 +52,8 @@ class FlowConfig(Config):
     """k: behaviour samples that the model's value compares"""
     pessimism: float = Field(default=0.5, ge=0)
     """of that value; 0.5 with two members is their minimum, as in the training of π_z"""
+    imagined: bool = True
+    """act so only on tasks where the learned world says that it earns more than π_z, if there is one"""
 
 
 @dataclass(frozen=True)
@@ -142,7 +148,8 @@ def supported_policy(problem: Problem, config: FlowConfig) -> Supported:
 def in_support(problem: Problem, config: FlowConfig) -> Behaviour:
     """Plain FB's latents, acted out within the data's support."""
     found = score(problem.model, problem.evidence, problem.start)
-    return Behaviour(found, supported_policy(problem, config))
+    policy = supported_policy(problem, config)
+    return chosen(problem, found, policy) if config.imagined else Behaviour(found, policy)
 
 
 SUPPORTED = Method(in_support, FlowConfig())

@@ -24,6 +24,7 @@ from pydantic import Field
 from torch import Tensor
 
 from zol import measure, prompt
+from zol.adapt.imagined_choice import chosen
 from zol.adapt.problem import Behaviour, Method, Problem
 from zol.adapt.supported import FlowConfig, Supported, Transitions, fit_flow, supported_policy
 from zol.adapt.zol import score
@@ -79,7 +80,8 @@ def weighted_cloning(problem: Problem, config: WeightedBCConfig) -> Behaviour:
     found = score(problem.model, problem.evidence, problem.start)
     kept = {"kept_share": measure.effective_sample_size(weights).unsqueeze(0).double()}
     found = replace(found, diagnostics=dict(found.diagnostics) | kept)
-    return Behaviour(found, Cloned(flows, config.flow_steps))
+    policy = Cloned(flows, config.flow_steps)
+    return chosen(problem, found, policy) if config.imagined else Behaviour(found, policy)
 
 
 @torch.no_grad()
