@@ -21,7 +21,9 @@ from zol.adapt.result import Adapted
 from zol.imagination.rollouts import ImaginedRollouts
 from zol.models.base import Model
 from zol.value.base import Z95
-from zol.value.imagination import HORIZON, STARTS
+from zol.value.imagination import HORIZON
+
+STARTS = 16
 
 Policy = Callable[[Tensor], Tensor]
 """Actions ``[T, E, A]`` of T tasks for observations ``[T, E, D]``"""

@@ -40,13 +40,13 @@ class FlowConfig(Config):
     """width of the vector field"""
     layers: int = Field(default=2, ge=1)
     """its hidden layers"""
-    steps: int = Field(default=3_000, ge=1)
+    steps: int = Field(default=2_000, ge=1)
     """gradient steps"""
     batch_size: int = Field(default=256, ge=1)
     """transitions per step"""
     learning_rate: float = Field(default=1e-3, gt=0)
     """of Adam; it falls to zero on a straight line"""
-    flow_steps: int = Field(default=8, ge=1)
+    flow_steps: int = Field(default=5, ge=1)
     """Euler steps from noise to an action"""
     samples: int = Field(default=16, ge=1)
     """k: behaviour samples that the model's value compares"""

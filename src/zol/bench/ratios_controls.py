@@ -3,7 +3,7 @@ r"""What estimators are compared with: three rows of every table that are no est
 data       weighs every state alike: w = 1, J = E_ρ[r]. It knows nothing about latents
 exact F    w = E_{d^π}[B]ᵀ C⁻¹ B(s), C = E_ρ[BBᵀ]: the true ratio's projection onto the span of B, and so
            the ratio of a model whose F is exact. All its errors are what B cannot express; what it does
-           better than ``ratio`` is F's fault
+           better than ``ratio`` is F's fault. It has seen the very episodes that it is judged by
 rollouts   half of the true episodes, judged on the other half: the noise that nothing can beat
 """
 

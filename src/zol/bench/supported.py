@@ -14,7 +14,11 @@ TASKS: dict[str, tuple[str, ...]] = {
 }
 """Thin in the data: donut's outer ring and far disc, the maze's bottom right room. The others are not."""
 
-METHODS = ("fb", "supported", "weighted-bc", 'weighted-bc weights="fb"', 'weighted-bc weights="optidice"')
+METHODS = (
+    "fb",
+    *(f"supported{how}" for how in ("", " imagined=false")),
+    *(f"weighted-bc{how}" for how in ("", " imagined=false", ' weights="optidice"', ' weights="fb"')),
+)
 
 
 def supported(
