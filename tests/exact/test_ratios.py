@@ -2,6 +2,7 @@
 
 import csv
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -134,6 +135,11 @@ def test_a_killed_run_goes_on_and_quotes_its_accuracies(
     quiet = Console(quiet=True)
     first = ratios.run([str(tiny_checkpoint)], options, quiet)
     (next((tmp_path / "work").rglob("value.safetensors"))).unlink()  # as if it had been killed before it
+
+    halfway = ratios.run(
+        [str(tiny_checkpoint)], replace(options, finished=True, out=tmp_path / "half"), quiet
+    )
+    assert {line.estimator for line in first} - {line.estimator for line in halfway} == {"value"}
 
     def again(*_: object, **__: object) -> None:
         pytest.fail("finished rollouts were played again")

@@ -70,6 +70,8 @@ class RatioOptions:
     """folder for tables and figures"""
     work: Path = Path("runs/ratios")
     """folder of finished pieces"""
+    finished: bool = False
+    """report what the work folder holds, and compute no estimator anew"""
     publish: Path | None = None
     """a second place for ratios.json: src/zol/value/accuracy.json is what zol itself quotes"""
 
@@ -83,9 +85,13 @@ class Work:
         digest = hashlib.blake2b(json.dumps(key, sort_keys=True).encode(), digest_size=6).hexdigest()
         self.folder = options.work / f"{subject.domain}-{subject.pretraining_seed}-{digest}"
 
+    def path(self, name: str) -> Path:
+        """The file of a piece."""
+        return self.folder / f"{name}.safetensors"
+
     def once(self, name: str, compute: Callable[[], dict[str, Tensor]]) -> dict[str, Tensor]:
         """What ``compute`` gives, from its file if there is one; with the ``seconds`` of CPU it took."""
-        path = self.folder / f"{name}.safetensors"
+        path = self.path(name)
         if not path.exists():
             began = time.process_time()
             with one_torch_thread():
@@ -152,7 +158,12 @@ def judge_model(
 
         quick = str(options.network_steps or "") if estimator.learns else ""
         source = "" if question is own else question.evidence.data
-        tensors = work.once("-".join(filter(None, (by, source, quick))), estimate)
+        piece = "-".join(filter(None, (by, source, quick)))
+        if options.finished and not work.path(piece).exists():
+            console.print(f"  {by} has not been computed yet, and is left out", soft_wrap=True)
+            bar.advance()
+            continue
+        tensors = work.once(piece, estimate)
         value = ValueEstimate(tensors["mean"], tensors["error"])
         found[by] = Estimated(value, tensors.get("occupancy"), float(tensors["seconds"]))
         bar.advance(note=by)
