@@ -136,7 +136,8 @@ def test_a_killed_run_goes_on_and_quotes_its_accuracies(
     first = ratios.run([str(tiny_checkpoint)], options, quiet)
     (next((tmp_path / "work").rglob("value.safetensors"))).unlink()  # as if it had been killed before it
 
-    halfway = ratios.run(
+    part = replace(options, finished=True, out=tmp_path / "half")
+    halfway = ratios.run([str(tiny_checkpoint)], part, quiet)
         [str(tiny_checkpoint)], replace(options, finished=True, out=tmp_path / "half"), quiet
     )
     assert {line.estimator for line in first} - {line.estimator for line in halfway} == {"value"}
