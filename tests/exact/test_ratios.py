@@ -138,8 +138,6 @@ def test_a_killed_run_goes_on_and_quotes_its_accuracies(
 
     part = replace(options, finished=True, out=tmp_path / "half")
     halfway = ratios.run([str(tiny_checkpoint)], part, quiet)
-        [str(tiny_checkpoint)], replace(options, finished=True, out=tmp_path / "half"), quiet
-    )
     assert {line.estimator for line in first} - {line.estimator for line in halfway} == {"value"}
 
     def again(*_: object, **__: object) -> None:

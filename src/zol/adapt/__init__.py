@@ -89,6 +89,12 @@ def method_summary(name: str) -> str:
     return f"{base} with {', '.join(changes)}" if changes else METHODS[base].summary or METHODS.summary(base)
 
 
+def estimator_of(method: str) -> str:
+    """The estimator (zol.value) behind the estimates that a method reports; the ratio unless it says so."""
+    base = method.split()[0] if method.split() else ""
+    return METHODS[base].estimator if base in METHODS else "ratio"
+
+
 def _parsed(base: str, changes: Sequence[str]) -> dict[str, Any]:
     """Settings from words such as ``horizon=50``."""
     values = {}
@@ -124,6 +130,7 @@ __all__ = [
     "RehearsalConfig",
     "ZOLConfig",
     "candidate_latents",
+    "estimator_of",
     "find_method",
     "gpi_policy",
     "lola_search",

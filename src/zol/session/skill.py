@@ -10,11 +10,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from zol.adapt import Adapted, Behaviour
+from zol.adapt import Adapted, Behaviour, estimator_of
 from zol.common.errors import DataError, unknown_name
 from zol.models.base import Latent, Model
 from zol.rollout import Policy
 from zol.tasks import Task
+from zol.value.accuracy import told
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,7 @@ class Skill:
     task: Task | None = None  # what it is scored by
     behaviour: Behaviour | None = None  # the adaptation that it came from,
     row: int = 0  # and its place there
+    domain: str = ""  # name of the world; '' if there is none
 
     @property
     def estimate(self) -> float | None:
@@ -76,10 +78,11 @@ class Skill:
         return self.task
 
     def __repr__(self) -> str:
-        estimate = (
-            "" if self.estimate is None else f", expected reward per step {self.estimate:.3g} (offline)"
-        )
-        return f"Skill({self.latent.task} by {self.latent.method}{estimate}); skill.act(observation) acts"
+        known = f"Skill({self.latent.task} by {self.latent.method}); skill.act(observation) acts"
+        if self.estimate is None:
+            return known
+        how = told(estimator_of(self.latent.method), self.domain)
+        return f"{known}\n  offline estimate of the reward per step: {self.estimate:.3g} ({how})"
 
 
 class Skills(Sequence[Skill]):

@@ -98,6 +98,16 @@ class ValueEstimate:
     seconds: float = 0.0  # what all of it took
     weights: Tensor | None = None  # [K, N], the density ratio on the sample, of estimators that have one
 
+    def at(self, rows: Tensor) -> "ValueEstimate":
+        """The estimates of some latents, or of one."""
+        told = {name: value[rows] for name, value in self.diagnostics.items()}
+        return replace(self, mean=self.mean[rows], error=self.error[rows], diagnostics=told)
+
+    def on_task(self, t: int) -> "ValueEstimate":
+        """The estimates ``[K]`` on one task."""
+        told = {n: value[:, t] if value.ndim == 2 else value for n, value in self.diagnostics.items()}
+        return replace(self, mean=self.mean[:, t], error=self.error[:, t], diagnostics=told)
+
     @property
     def low(self) -> Tensor:
         """Lower end of the 95 % interval."""
@@ -184,5 +194,6 @@ def joined(parts: Sequence[ValueEstimate]) -> ValueEstimate:
         torch.cat([part.mean for part in parts]),
         torch.cat([part.error for part in parts]),
         {name: torch.cat([part.diagnostics[name] for part in parts]) for name in parts[0].diagnostics},
+        sum(part.seconds for part in parts),
         weights=torch.cat(weights) if weights else None,
     )

@@ -22,8 +22,8 @@ that all of them have the same ratio: J = E_β[ζ r].
 **Linear classes** make it one linear system (:class:`LinearSaddle`). If they are the same for ζ and g, and
 p = η = 0, its ratio is that of LSTD-Q whatever α and κ are; otherwise α p is a ridge. **Networks** descend in
 ζ and ascend in g, by Adam with a rate that falls to zero. Descent turns around a saddle point rather than
-into it, so the last layers of both are then solved for exactly, with a small ridge towards ζ0. With ``warm`` ζ0 is
-the ratio that :mod:`zol.value.lstd` has in the model's features.
+into it, so the last layers of both are then solved for exactly, with a small ridge towards ζ0. With ``warm``
+ζ0 is the ratio that :mod:`zol.value.lstd` has in the features of the model.
 
 Where no episode ends a ratio has mass one, and the estimate is divided by its mass. The interval covers the
 transitions (delta method) and the members.
