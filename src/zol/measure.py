@@ -105,6 +105,33 @@ def action_value(
     return mean / (1.0 - model.discount)
 
 
+def value_features(model: Model, F: Tensor, here: Tensor) -> Tensor:
+    """φ(s, a) ``[..., m]``: features in whose span the model's own action values lie, for any reward.
+
+    They are [F, 1], the one being there for centred models and for the mass of a ratio. Sums that begin with
+    the current state count its reward as well, so that φ = [F, φ_r(s), 1] with the regressors φ_r(s) of
+    rewards, ``here`` ``[..., d]``. ``F`` is F(s, a, z) ``[..., d]``. The model's own weights are
+    :func:`own_value_weights`.
+    """
+    one = F.new_ones(1).expand(*F.shape[:-1], 1)
+    if not counts_current_state(model):
+        return torch.cat([F, one], dim=-1)
+    return torch.cat([F, here.expand(*F.shape[:-1], -1), one], dim=-1)
+
+
+def own_value_weights(model: Model, moment: Tensor, weights: Tensor, mean_reward: Tensor) -> Tensor:
+    """ξ ``[T, m]`` with (1 − γ) Q(s, a) = φ(s, a)ᵀξ: :func:`discounted_return` in :func:`value_features`.
+
+    From E_ρ[B r] ``[T, d]``, the regression weights u ``[T, d]`` of the rewards and E_ρ[r] ``[T]``.
+    """
+    product = model.measure.scale(model.discount) * moment
+    constant = (model.measure.offset * mean_reward).unsqueeze(-1).to(moment.dtype)
+    if not counts_current_state(model):
+        return torch.cat([product, constant], dim=-1)
+    here = -(1.0 - model.discount) * weights  # o·E[r] of r̂(s) is already right: (1 − (1 − γ))/γ = 1
+    return torch.cat([product / model.discount, here / model.discount, constant], dim=-1)
+
+
 def predicted_reward(model: Model, features: Tensor, weights: Tensor, mean_reward: Tensor) -> Tensor:
     """r̂(s) = φ(s)ᵀu ``[...]``, for regressors φ(s) ``[..., d]`` and weights u = argmin_u E_ρ[(r − φᵀu)²].
 

@@ -30,6 +30,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "bench": ("bench exorl {model} --store {out}/s.sqlite", "zol.bench.run.open_model"),
     "sweep": ("sweep {model} --store {out}/s.sqlite", "zol.bench.sweep.open_model"),
     "ranking": ("bench ranking {model} --out {out}", "zol.bench.ranking._judge_model"),
+    "ratios": ("bench ratios {model} --out {out}", "zol.bench.ratios.judge_model"),
     "humenv": ("bench humenv --model {model} --buffer {npz} --out {out}/scores", "zol.bench.humenv.make"),
     "report": ("report {store} --out {out}", "zol.bench.store.Store.results"),
     "export": ("export {model} --out {out}", "zol.session.load"),

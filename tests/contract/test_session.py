@@ -1,5 +1,6 @@
 """The session: an agent, a skill, actions and what they earn, in the words of a user."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +13,18 @@ from zol import checkpoint
 from zol.adapt import METHODS, find_method, prompted, solve
 from zol.cli import main
 from zol.collect.donut import collect
+from zol.common.config import Config
 from zol.common.errors import CheckpointError, DataError, MissingExtra, ZolError
 from zol.evidence import Evidence
 from zol.fields import Layout, States
 from zol.models.base import Latent, identity
 from zol.models.fb import FBConfig, fb_network
+from zol.report import number
 from zol.session import Agent, Evaluation, Skill, load
 from zol.tasks import Task
 from zol.train import prompt_sample
 from zol.train.learned_world import WorldConfig, learn_world
-from zol.value import ESTIMATORS
+from zol.value import ESTIMATORS, accuracy
 from zol.worlds.donut import Donut
 
 
@@ -186,13 +189,60 @@ def test_evaluations_are_paired_and_stand_beside_random_actions(agent: Agent) ->
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_values_are_of_every_skill_on_its_own_task(agent: Agent, estimator: str) -> None:
     skills = agent.adapt(["square", "cross"], "fb")
-    both = agent.value([skills[1], skills[0], skills[1]], estimator)
+    settings = quick(estimator)
+    both = agent.value([skills[1], skills[0], skills[1]], estimator, settings=settings)
     assert both.mean.shape == both.error.shape == (3,)
     assert bool((both.low <= both.high).all())
     torch.testing.assert_close(both.mean[0], both.mean[2])
-    torch.testing.assert_close(
-        agent.value(skills["square"], estimator).mean[0], both.mean[1], rtol=1e-4, atol=1e-5
-    )
+    alone = agent.value(skills["square"], estimator, settings=settings)
+    torch.testing.assert_close(alone.mean[0], both.mean[1], rtol=1e-4, atol=1e-5)
+
+
+def quick(estimator: str) -> Config | None:
+    """Settings for networks that a test can wait for."""
+    own = ESTIMATORS[estimator].settings
+    return None if own is None else own.updated(steps=5, hidden=8)
+
+
+def test_estimators_stand_side_by_side(agent: Agent, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table that fits a terminal, and a sentence that comes from measured accuracy alone."""
+    skill = agent.adapt("square", "fb")
+    names = ["ratio", "value", "lstd", "imagination"]
+    judged = agent.value(skill, names)
+    assert list(judged.estimates) == names
+    for name, one in judged.estimates.items():
+        torch.testing.assert_close(one.mean, agent.value(skill, name).mean[0])
+    columns, rows = judged.cells()
+    assert columns[:4] == ["by", "per step", "95 % interval", "return"]
+    ratio = judged.estimates["ratio"]
+    assert rows[0][1:4] == [
+        f"{float(ratio.mean):.3f}",
+        f"[{float(ratio.low):.3f}, {float(ratio.high):.3f}]",
+        number(100 * float(ratio.mean)),
+    ]
+    assert rows[1][4:8] == ["–"] * 4  # the model's own value has no ratio
+    monkeypatch.setattr(accuracy, "FILE", folder / "nowhere.json")
+    assert "has not compared them" in judged.advice
+    assert "by ratio, whose accuracy on donut was not measured" in repr(skill)
+    measured = {"lstd": {"mean_abs_error": 0.1, "spearman_global": 0.5}, "value": {"mean_abs_error": 0.2}}
+    table = {"estimators": {name: {"donut": values} for name, values in measured.items()}}
+    (folder / "accuracy.json").write_text(json.dumps(table))
+    monkeypatch.setattr(accuracy, "FILE", folder / "accuracy.json")
+    assert judged.advice.startswith("Believe lstd: on donut it came nearest to true returns")
+    assert "rank correlation 0.50 with true returns, off by 0.10 per step" in judged.advice
+    assert judged.advice.endswith("Not measured there: ratio, imagination.")
+    assert judged.advice in repr(judged)
+    several = agent.value([skill, agent.adapt("cross", "fb")], ["value", "ratio"])
+    assert [one.task for one in several] == ["square", "cross"]
+
+
+def test_what_an_estimator_lacks_stands_below_the_table(folder: Path) -> None:
+    agent = load(folder / "nameless")
+    judged = agent.value(agent.adapt(right_of_plain), ["value", "imagination"])
+    assert list(judged.estimates) == ["value"]
+    assert "learned world" in judged.left_out["imagination"]
+    assert judged.cells()[1][0][3] == "–"  # without a world nobody knows how long an episode is
+    assert any(note.startswith("imagination needs a learned world") for note in judged.notes)
 
 
 def test_gpi_acts_as_a_skill_like_any_other(agent: Agent) -> None:
@@ -208,7 +258,7 @@ def test_gpi_acts_as_a_skill_like_any_other(agent: Agent) -> None:
     returns = agent.evaluate([skills[1], plain, skills[0]], episodes=2).returns
     assert returns.shape == (3, 2)
     np.testing.assert_allclose(returns[0], agent.evaluate(skills[1], episodes=2).returns[0], atol=1e-4)
-    with pytest.raises(DataError, match="several latents"):
+    with pytest.raises(DataError, match="more than one latent"):
         skills[0].save("never.json")
 
 

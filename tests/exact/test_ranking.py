@@ -15,7 +15,7 @@ from zol.evidence import Evidence
 from zol.fields import Layout
 from zol.tasks import Task
 from zol.testing.exact import ExactFB
-from zol.value import ESTIMATORS, ValueEstimate
+from zol.value import ValueEstimate
 from zol.worlds.tabular import chain
 
 
@@ -54,7 +54,7 @@ def test_without_scipy_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> No
 def test_estimators_that_lack_something_are_left_out() -> None:
     question = problem().value_problem("ranking rollouts")
     found = ranking.estimates(question, torch.randn(2, 3, 6, generator=seeded(2)).double())
-    assert set(found) == {name for name in ESTIMATORS if not ESTIMATORS[name].needs_learned_world}
+    assert set(found) == {"ratio", "value"}  # the evidence has neither transitions nor a learned world
     assert all(estimate.mean.shape == (2, 3) for estimate in found.values())
 
 
@@ -76,7 +76,7 @@ def test_judgement_is_in_true_reward() -> None:
 def test_models_without_an_estimator_leave_its_column_empty(tmp_path: Path) -> None:
     facts = {"domain": "walker", "task": "run", "true": 0.5, "ratio": 0.4}
     points = [facts | {"imagination": 0.6}, facts | {"domain": "cheetah"}]
-    ranking._write(tmp_path / "points.csv", {"seed": 0}, points)
+    ranking.write_table(tmp_path / "points.csv", {"seed": 0}, points)
     told, *table = (tmp_path / "points.csv").read_text().splitlines()
     assert told == "# seed: 0"
     assert [row["imagination"] for row in csv.DictReader(table)] == ["0.6", ""]

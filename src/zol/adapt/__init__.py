@@ -55,6 +55,14 @@ METHODS: Registry[Method[Any]] = Registry(
             "zol.adapt.gpi:GPI_METHOD",
             "at every step the best of prompts, goals and zol by the model's own value",
         ),
+        "supported": Entry(
+            "zol.adapt.supported:SUPPORTED",
+            "at every step the best of some actions of the data's behaviour by the model's own value",
+        ),
+        "weighted-bc": Entry(
+            "zol.adapt.weighted_bc:WEIGHTED_BC",
+            "behaviour cloning with weights: a network per task",
+        ),
         "rehearse": Entry(
             "zol.adapt.rehearse:REHEARSE", "ours: search by playing latents in the learned world"
         ),
@@ -80,6 +88,12 @@ def method_summary(name: str) -> str:
     """What a method is, in one line."""
     base, *changes = name.split()
     return f"{base} with {', '.join(changes)}" if changes else METHODS[base].summary or METHODS.summary(base)
+
+
+def estimator_of(method: str) -> str:
+    """The estimator (zol.value) behind the estimates that a method reports; the ratio unless it says so."""
+    base = method.split()[0] if method.split() else ""
+    return METHODS[base].estimator if base in METHODS else "ratio"
 
 
 def _parsed(base: str, changes: Sequence[str]) -> dict[str, Any]:
@@ -121,6 +135,7 @@ __all__ = [
     "RehearsalConfig",
     "ZOLConfig",
     "candidate_latents",
+    "estimator_of",
     "find_method",
     "gpi_policy",
     "lola_search",

@@ -124,6 +124,7 @@ class Method(Generic[Settings]):
     needs_learned_world: bool = False
     revision: int = 1
     correction: str = ""
+    estimator: str = "ratio"  # of zol.value: what makes the estimates that it reports
     summary: str = ""  # in one line, of methods that the registry has no line for
 
     @property

@@ -314,4 +314,11 @@ def rehearse(problem: Problem, config: RehearsalConfig) -> Adapted:
     )
 
 
-REHEARSE = Method(rehearse, RehearsalConfig(), needs_learned_world=True, revision=2, correction=ON_THE_SPHERE)
+REHEARSE = Method(
+    rehearse,
+    RehearsalConfig(),
+    needs_learned_world=True,
+    revision=2,
+    correction=ON_THE_SPHERE,
+    estimator="imagination",
+)

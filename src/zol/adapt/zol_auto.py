@@ -102,4 +102,5 @@ ZOL_AUTO = Method(
     needs_learned_world=True,
     revision=2,
     correction=ON_THE_SPHERE,
+    estimator="imagination",
 )

@@ -18,6 +18,10 @@ BENCHMARKS: Registry[Any] = Registry(
             "zol.bench.rehearsal:REHEARSAL", "the imagined search with one setting changed at a time"
         ),
         "ranking": Entry("zol.bench.ranking:RANKING", "which offline estimate of a latent can be trusted"),
+        "ratios": Entry("zol.bench.ratios:RATIOS", "density ratios against true occupancies and returns"),
+        "supported": Entry(
+            "zol.bench.supported:SUPPORTED", "π_z against policies that stay on the data's support"
+        ),
         "humenv": Entry("zol.bench.humenv:HUMENV", "45 HumEnv tasks: a model's own prompt against ZOL"),
         "sweep": Entry("zol.bench.sweep:SWEEP", "the paper's 72 configurations, and as many random moves"),
     },

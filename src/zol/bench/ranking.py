@@ -92,8 +92,8 @@ def run(
             points += seen
             bar.advance()
     told = of_numbers() | {"seed of the pools": seed, "true episodes per latent": episodes}
-    _write(out / "ranking.csv", told, [asdict(line) for line in lines])
-    _write(out / "ranking_points.csv", told, points)
+    write_table(out / "ranking.csv", told, [asdict(line) for line in lines])
+    write_table(out / "ranking_points.csv", told, points)
     used = [name for name in ESTIMATORS if any(line.estimator == name for line in lines)]
     draw(points, used, out / "ranking.png")
     cells = [[by, *(f"{means(lines, by, column):.2f}" for column in SHOWN)] for by in used]
@@ -139,8 +139,11 @@ def pool(problem: Problem) -> Tensor:
 def estimates(
     problem: ValueProblem, latents: Tensor, progress: Progress | None = None
 ) -> dict[str, ValueEstimate]:
-    """The value ``[T, K]`` of latents ``[T, K, d]`` on their own tasks, by each estimator that is usable."""
-    usable = {name: one for name, one in ESTIMATORS.items() if not one.missing(problem)}
+    """The value ``[T, K]`` of latents ``[T, K, d]`` on their own tasks, by each estimator that is usable.
+
+    Those that train networks for every latent would take hours for these pools: ``zol bench ratios``.
+    """
+    usable = {n: one for n, one in ESTIMATORS.items() if not one.learns and not one.missing(problem)}
     bar = Ticker(progress, "estimates", len(usable))
     own = torch.arange(len(latents))
     found = {}
@@ -209,7 +212,7 @@ def means(lines: Sequence[Judgement], estimator: str, field: str) -> float:
     return sum(values) / len(values)
 
 
-def _write(path: Path, told: Mapping[str, object], rows: Sequence[Mapping[str, object]]) -> None:
+def write_table(path: Path, told: Mapping[str, object], rows: Sequence[Mapping[str, object]]) -> None:
     """A table as CSV, below comments that say where its numbers come from."""
     columns = list(dict.fromkeys(name for row in rows for name in row))
     stream = StringIO(newline="")

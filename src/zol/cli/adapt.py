@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import tyro
 
 from zol import report, session
-from zol.adapt import METHODS, Adapted, find_method
+from zol.adapt import METHODS, Adapted, estimator_of, find_method
 from zol.adapt.problem import NoSettings
 from zol.common.errors import CheckpointError
 from zol.common.outputs import require_place
@@ -20,6 +20,7 @@ from zol.common.terminal import terminal
 from zol.film import require_filming
 from zol.models.base import identity
 from zol.tasks.from_file import task_from_file
+from zol.value.accuracy import told
 
 # what the table shows beside the estimate: title → diagnostic, as far as the method tells it
 COLUMNS = {
@@ -92,6 +93,9 @@ def _command(words: Sequence[str]) -> Callable[..., None]:
         where = agent.path if agent.world is None else agent.world.name
         title = f"{skills.found.method} on {where}, model {identity(agent.model)}"
         console.print(report.table(_cells(skills.found, tested), title))
+        domain = "" if agent.world is None else agent.world.name
+        how = told(estimator_of(skills.found.method), domain)
+        console.print(f"estimate: reward per step, offline, {how}", soft_wrap=True)
         if out is not None:
             for skill in skills:
                 skill.save(out / f"{skill.latent.task}.json")

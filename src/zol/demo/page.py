@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from zol import report
-from zol.demo.story import Story, extra_columns
+from zol.demo.story import Story, caveat, extra_columns
 from zol.report.html import page
 
 CAPTIONS = {
@@ -36,7 +36,7 @@ def render(story: Story, pictures: Mapping[str, Path]) -> str:
         headline=headline(means),
         summary=report.summary(story.scores, "fb", extra_columns(story)),
         per_task=report.per_task(story.scores),
-        caveat=report.caveat(story.scores),
+        caveat=caveat(story),
         methods=NOTES,
         figures=[(path, CAPTIONS[name]) for name, path in pictures.items()],
         facts={**story.scores.facts, "time": timing},

@@ -23,7 +23,7 @@ from zol.common.progress import progress_bar
 from zol.common.terminal import terminal
 from zol.data import Dataset
 from zol.demo import figures, page
-from zol.demo.story import DemoConfig, Story, extra_columns
+from zol.demo.story import DemoConfig, Story, caveat, extra_columns
 from zol.evidence import Evidence
 from zol.models.fb import FBConfig, FBLearner, fb_network
 from zol.models.network import Network
@@ -60,9 +60,7 @@ def run(config: DemoConfig, out: Path, console: Console | None = None) -> Story:
     lap("figures")
     title = "Returns from rollouts on the donut"
     console.print(report.table(report.per_task(scores), title))
-    console.print(
-        report.table(report.summary(scores, "fb", extra_columns(story)), caption=report.caveat(scores))
-    )
+    console.print(report.table(report.summary(scores, "fb", extra_columns(story)), caption=caveat(story)))
     console.print(f"everything is in {out}/ ; open {out}/index.html", soft_wrap=True)
     return story
 
@@ -140,7 +138,7 @@ def _write(story: Story, world: Donut, out: Path) -> None:
             latent.save(out / "latents" / f"{name}-{latent.task}.json")
     pictures = figures.draw(story, world, out)
     tables = [report.per_task(story.scores), report.summary(story.scores, "fb", extra_columns(story))]
-    text = "\n".join([*map(report.markdown, tables), report.caveat(story.scores), ""])
+    text = "\n".join([*map(report.markdown, tables), caveat(story), ""])
     files.write_bytes(out / "table.md", text.encode())
     files.write_bytes(out / "timing.json", json.dumps(story.seconds, indent=2).encode())
     files.write_bytes(out / "index.html", page.render(story, pictures).encode())

@@ -13,6 +13,7 @@ from zol.common.config import Config
 from zol.data import Dataset
 from zol.evidence import Evidence
 from zol.models.network import Network
+from zol.value.accuracy import told
 
 
 class DemoConfig(Config):
@@ -47,6 +48,11 @@ class Story:
     visited: Mapping[str, Tensor]  # method → [steps, tasks, episodes, 2]
     dataset: Dataset
     seconds: Mapping[str, float]
+
+
+def caveat(story: Story) -> str:
+    """What is said below the tables: how to read intervals, and how far to trust the column "est."."""
+    return f"{report.caveat(story.scores)}; est. is made {told('ratio', 'donut')}"
 
 
 def extra_columns(story: Story) -> dict[str, list[str]]:

@@ -49,9 +49,11 @@ class ImaginedRollouts:
     def values(self, z: Tensor, generator: torch.Generator) -> Tensor:
         """V of latents ``[K, d]`` for every member, task and start state, ``[K, P, T, S]``."""
         at_once = max(1, ROWS_AT_ONCE // (self.dynamics.members * len(self.starts)))
-        return torch.cat([self._play(part, generator) for part in z.split(at_once)])
+        return torch.cat([self.together(part, generator) for part in z.split(at_once)])
 
-    def _play(self, z: Tensor, generator: torch.Generator) -> Tensor:
+    @torch.no_grad()
+    def together(self, z: Tensor, generator: torch.Generator) -> Tensor:
+        """The same in one batch, for policies that act for all latents at once."""
         members, (starts, width) = self.dynamics.members, self.starts.shape
         shape = (members, len(z), starts)
         states = self.starts.expand(members, len(z), starts, width).flatten(1, 2)  # [P, K·S, X]

@@ -22,11 +22,14 @@ from zol.fields import Layout
 from zol.imagination.learned_world import LearnedWorld
 from zol.models.base import Latent, identity
 from zol.rollout import evaluate, random_returns
+from zol.session.appraisal import Appraisal
 from zol.session.evaluation import Evaluation
 from zol.session.skill import Skill, Skills, joint_policy, played_together
 from zol.session.wishes import Wish, Wishes, as_reward, first_line, with_names
 from zol.tasks import Task
 from zol.value import ESTIMATORS, ValueEstimate, ValueProblem
+from zol.value.base import joined
+from zol.value.optidice import optidice
 from zol.worlds import make
 from zol.worlds.base import World, find_task
 
@@ -220,7 +223,7 @@ class Agent:
             behaviour = solve(name, replace(problem, progress=display), chosen)
         skills = Skills(
             [
-                Skill(self.model, latent, task, behaviour, t)
+                Skill(self.model, latent, task, behaviour, t, problem.domain)
                 for t, (latent, task) in enumerate(
                     zip(behaviour.found.latents(), problem.ordered_tasks, strict=True)
                 )
@@ -244,7 +247,7 @@ class Agent:
         latent = Latent.load(path)
         latent.require(identity(self.model), self.model.z_dim)
         known = self._resolve(latent.task, task) if task is not None else self.tasks.get(latent.task)
-        return Skill(self.model, latent, known)
+        return Skill(self.model, latent, known, domain="" if self.world is None else self.world.name)
 
     # What it is worth
 
@@ -292,33 +295,123 @@ class Agent:
             steps=self.world.episode_length,
         )
 
+    @overload
     def value(
         self,
         skills: Skill | Sequence[Skill],
-        estimator: str = "ratio",
+        by: str,
         *,
         starts: int = STARTS,
         seed: int = 0,
-    ) -> ValueEstimate:
-        """What skills would earn per step, each on its own task, by an estimator of zol.value.ESTIMATORS.
+        settings: Config | None = None,
+        progress: Progress | None = None,
+    ) -> ValueEstimate: ...
+    @overload
+    def value(
+        self,
+        skills: Skill,
+        by: tuple[str, ...] | list[str] | None = None,
+        *,
+        starts: int = STARTS,
+        seed: int = 0,
+        settings: Config | None = None,
+        progress: Progress | None = None,
+    ) -> Appraisal: ...
+    @overload
+    def value(
+        self,
+        skills: Sequence[Skill],
+        by: tuple[str, ...] | list[str] | None = None,
+        *,
+        starts: int = STARTS,
+        seed: int = 0,
+        settings: Config | None = None,
+        progress: Progress | None = None,
+    ) -> list[Appraisal]: ...
+    def value(
+        self,
+        skills: Skill | Sequence[Skill],
+        by: str | tuple[str, ...] | list[str] | None = None,
+        *,
+        starts: int = STARTS,
+        seed: int = 0,
+        settings: Config | None = None,
+        progress: Progress | None = None,
+    ) -> ValueEstimate | Appraisal | list[Appraisal]:
+        """What skills would earn per step, each on its own task, without touching an environment.
 
-        An estimate ``[skills]`` with its interval (``mean``, ``low``, ``high``): no environment is touched.
+        By every estimator of zol.value.ESTIMATORS that applies, or by those that are named, side by side and
+        with a sentence on which to believe. ``by="lstd"``, one name, gives numbers: an estimate ``[skills]``
+        with its interval (``mean``, ``low``, ``high``). ``settings`` instead of an estimator's own.
         """
         chosen = [skills] if isinstance(skills, Skill) else list(skills)
-        tasks = list({task.name: task for task in (skill.require_task() for skill in chosen)}.values())
-        problem = ValueProblem(
-            model=self.model,
-            evidence=self.label(tasks, starts=starts, seed=seed),
-            tasks=tasks,
-            layout=self.layout,
-            learned_world=self.dynamics,
-            generator=torch.Generator().manual_seed(seed),
-        )
+        groups = self._by_task(chosen, starts, seed)
         z = torch.stack([skill.single_latent().z for skill in chosen])
-        every = ESTIMATORS[estimator].estimate(problem, z)  # [skills, tasks]
-        own = torch.tensor([tasks.index(skill.require_task()) for skill in chosen])
-        rows = torch.arange(len(chosen))
-        return ValueEstimate(every.mean[rows, own], every.error[rows, own])
+
+        def estimate(name: str) -> ValueEstimate:
+            """Of every skill on its own task, in the order of skills; with the same generator for all."""
+            parts = []
+            for problem, rows in groups:
+                drawn = replace(problem, generator=torch.Generator().manual_seed(seed), progress=display)
+                parts.append(ESTIMATORS[name].estimate(drawn, z[rows], settings).on_task(0))
+            return joined(parts).at(torch.tensor([k for _, rows in groups for k in rows]).argsort())
+
+        with shown(progress) as display:
+            if isinstance(by, str):
+                return estimate(by)
+            names = list(ESTIMATORS) if by is None else list(by)
+            lacking = {name: ESTIMATORS[name].missing(groups[0][0]) for name in names}
+            found = {name: estimate(name) for name in names if not lacking[name]}
+            best = {} if by is not None else self._supported(groups, seed, display)
+        judged = [
+            Appraisal(
+                task=skill.require_task().name,
+                method=skill.latent.method,
+                domain="" if self.world is None else self.world.name,
+                estimates={name: one.at(torch.tensor(k)) for name, one in found.items()},
+                left_out={name: what for name, what in lacking.items() if what},
+                steps=None if self.world is None else self.world.episode_length,
+                supported=best.get(skill.require_task().name),
+            )
+            for k, skill in enumerate(chosen)
+        ]
+        return judged[0] if isinstance(skills, Skill) else judged
+
+    def _by_task(
+        self, skills: Sequence[Skill], starts: int, seed: int
+    ) -> list[tuple[ValueProblem, list[int]]]:
+        """What estimators are given for each task of these skills, and which skills are scored by it."""
+        if not skills:
+            raise DataError("there are no skills to value")
+        tasks = {task.name: task for task in (skill.require_task() for skill in skills)}
+        evidence = self.label(list(tasks.values()), starts=starts, seed=seed)
+        return [
+            (
+                ValueProblem(
+                    model=self.model,
+                    evidence=evidence.only(name),
+                    tasks=[task],
+                    layout=self.layout,
+                    learned_world=self.dynamics,
+                ),
+                [k for k, skill in enumerate(skills) if skill.require_task().name == name],
+            )
+            for name, task in tasks.items()
+        ]
+
+    def _supported(
+        self, groups: Sequence[tuple[ValueProblem, list[int]]], seed: int, progress: Progress
+    ) -> dict[str, float]:
+        """What the best behaviour within the data's support earns on every task, where that can be said."""
+        found = {}
+        for problem, _ in groups:
+            data = problem.transitions
+            if data is None:
+                continue
+            generator = torch.Generator().manual_seed(seed)
+            best = optidice(data, data.rewards, self.model.discount, generator=generator, progress=progress)
+            found[data.tasks[0]] = float(best.value[0])
+        return found
 
     def film(
         self,

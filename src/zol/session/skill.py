@@ -10,22 +10,24 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from zol.adapt import Adapted, Behaviour
+from zol.adapt import Adapted, Behaviour, estimator_of
 from zol.common.errors import DataError, unknown_name
 from zol.models.base import Latent, Model
 from zol.rollout import Policy
 from zol.tasks import Task
+from zol.value.accuracy import told
 
 
 @dataclass(frozen=True)
 class Skill:
-    """Behaviour for one task: a latent of a frozen model, or several to choose from in every state."""
+    """Behaviour for one task: a latent of a frozen model, or a policy where that is more than one latent."""
 
     model: Model
     latent: Latent
     task: Task | None = None  # what it is scored by
     behaviour: Behaviour | None = None  # the adaptation that it came from,
     row: int = 0  # and its place there
+    domain: str = ""  # name of the world; '' if there is none
 
     @property
     def estimate(self) -> float | None:
@@ -61,8 +63,8 @@ class Skill:
         """Its latent, where that is all there is to it."""
         if self.behaviour is not None and self.behaviour.policy is not None:
             raise DataError(
-                f"{self.latent.method} chooses among several latents in every state, so one latent is not "
-                "all of it: save, film or export a skill of another method"
+                f"what {self.latent.method} does is more than one latent (a choice in every state, or a "
+                "network of its own): save, film or export a skill of another method"
             )
         return self.latent
 
@@ -76,10 +78,11 @@ class Skill:
         return self.task
 
     def __repr__(self) -> str:
-        estimate = (
-            "" if self.estimate is None else f", expected reward per step {self.estimate:.3g} (offline)"
-        )
-        return f"Skill({self.latent.task} by {self.latent.method}{estimate}); skill.act(observation) acts"
+        known = f"Skill({self.latent.task} by {self.latent.method}); skill.act(observation) acts"
+        if self.estimate is None:
+            return known
+        how = told(estimator_of(self.latent.method), self.domain)
+        return f"{known}\n  offline estimate of the reward per step: {self.estimate:.3g} ({how})"
 
 
 class Skills(Sequence[Skill]):

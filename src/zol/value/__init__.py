@@ -15,6 +15,12 @@ ESTIMATORS: Registry[Estimator] = Registry(
     {
         "ratio": Entry("zol.value.ratio:ESTIMATOR", "importance sampling with the model's density ratio"),
         "value": Entry("zol.value.own_value:ESTIMATOR", "the model's own value at the start states"),
+        "lstd": Entry("zol.value.lstd:ESTIMATOR", "the model's own value, corrected by one d×d system"),
+        "fqe": Entry("zol.value.fqe:ESTIMATOR", "fitted Q evaluation, networks for every latent"),
+        "dualdice": Entry("zol.value.dualdice:ESTIMATOR", "a ratio learned for every latent by DualDICE"),
+        "gradientdice": Entry("zol.value.gradientdice:ESTIMATOR", "a ratio learned by GradientDICE"),
+        "warmdice": Entry("zol.value.gradientdice:WARM", "lstd's ratio plus a residual by GradientDICE"),
+        "algaedice": Entry("zol.value.algaedice:ESTIMATOR", "a ratio learned by AlgaeDICE, for every task"),
         "imagination": Entry(
             "zol.value.imagination:ESTIMATOR", "the mean reward of rollouts in the learned world"
         ),

@@ -30,6 +30,7 @@ def by_ratio(problem: ValueProblem, z: Tensor, shaping: measure.Shaping = "relu"
         measure.next_state_return(model, mean, problem.start_rewards.mean(-1)),
         measure.next_state_return(model, error, error.new_zeros(())),  # the conversion is linear
         measure.diagnose(raw, w),
+        weights=w,
     )
 
 

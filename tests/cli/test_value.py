@@ -1,0 +1,66 @@
+"""``zol value`` as a user types it."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from zol import checkpoint
+from zol.cli import main
+from zol.collect.donut import collect
+from zol.models.fb import FBConfig, fb_network
+from zol.train import prompt_sample
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An untrained donut model, with whole transitions."""
+    path = tmp_path_factory.mktemp("value") / "donut"
+    data = collect(2000, torch.Generator().manual_seed(0))
+    network = fb_network(FBConfig(obs_dim=2, action_dim=2, z_dim=8, discount=0.9, hidden=16))
+    checkpoint.save(network, path, prompt=prompt_sample(data, 0), facts={"world": "donut"})
+    return path
+
+
+def test_estimates_of_a_task_fit_into_eighty_columns(
+    model: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    main(["value", str(model), "--task", "square", "--by", "ratio", "lstd", "imagination"])
+    said = capsys.readouterr().out
+    table = said[: said.index("Which of them")] if "Which of them" in said else said[: said.index("Believe")]
+    for name in ("ratio", "lstd"):
+        row = next(line for line in table.splitlines() if line.strip().startswith(name))
+        assert len(row.split()) == 10  # nothing was folded
+    assert "square by fb: offline estimates" in said
+    assert "imagination needs a learned world" in said
+    assert all(len(line) <= 80 for line in table.splitlines())
+
+
+def test_a_latent_from_a_file_is_valued_on_its_own_task_or_on_another(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["adapt", str(model), "--task", "cross", "--method", "fb", "--out", str(tmp_path)])
+    assert "estimate: reward per step, offline, by ratio" in capsys.readouterr().out
+    file = str(tmp_path / "cross.json")
+    main(["value", str(model), "--latent", file, "--by", "value"])
+    assert "cross by fb: offline estimates" in capsys.readouterr().out
+    main(["value", str(model), "--latent", file, "--task", "square", "--by", "value"])
+    assert "square by fb: offline estimates" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "nothing to value"),
+        (["--task", "square", "--by", "lsdt"], "did you mean 'lstd'"),
+        (["--task", "square", "cross", "--latent", "x.json"], "on one task"),
+    ],
+)
+def test_mistakes_are_explained(
+    model: Path, words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(["value", str(model), *words])
+    assert stopped.value.code == 2
+    assert said in capsys.readouterr().err

@@ -1,0 +1,174 @@
+"""``zol bench ratios``: overlaps, rollouts, judgements and what is published."""
+
+import csv
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from rich.console import Console
+
+from zol.bench import ratios
+from zol.bench.conditions import Conditions, open_model
+from zol.bench.occupancy import CELLS, PROJECTIONS, gathered, overlap, supported
+from zol.bench.ratios_controls import Estimated
+from zol.bench.ratios_judge import RANDOM, interval, judge, pool
+from zol.bench.true_behaviour import TrueBehaviour, play
+from zol.common.errors import ZolError
+from zol.fields import States
+from zol.models.fb import FBConfig, fb_network
+from zol.value import ValueEstimate
+from zol.worlds import make
+from zol.worlds.donut import Donut
+
+
+def seeded(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def test_overlap_is_one_minus_total_variation() -> None:
+    p, q = torch.rand(2, 5, 40, generator=seeded()).double().softmax(-1)
+    torch.testing.assert_close(overlap(p, q), 1 - 0.5 * (p - q).abs().sum(-1))
+    assert overlap(p, p).tolist() == pytest.approx([1.0] * 5)
+    sample = torch.zeros(40, dtype=torch.float64)
+    sample[:10] = 0.1
+    torch.testing.assert_close(supported(p, sample), p[:, :10].sum(-1))
+    # Weights on the sample reach that bound, and never more.
+    best = torch.where(sample > 0, p, 0.0) / p[:, :10].sum(-1, keepdim=True)
+    assert (overlap(p, best) <= supported(p, sample) + 1e-12).all()
+    torch.testing.assert_close(overlap(p, best), supported(p, sample))
+
+
+def test_weights_are_summed_per_cell() -> None:
+    cells = torch.tensor([0, 3, 3, CELLS * CELLS - 1])
+    found = gathered(cells, torch.tensor([[1.0, 2.0, 1.0, 4.0], [0.0, 0.0, 0.0, 0.0]]))
+    assert found[0, [0, 3, -1]].tolist() == [1 / 8, 3 / 8, 4 / 8]
+    assert found[1].sum() == 0  # no weight anywhere: zeros, not NaN
+
+
+@pytest.mark.parametrize("name", PROJECTIONS)
+def test_every_projection_reads_its_world(name: str) -> None:
+    world = make(name)
+    states = world.reset(50, seeded())
+    for _ in range(20):
+        states = world.step(2 * torch.rand(50, world.action_dim, generator=seeded()) - 1)
+    cells = PROJECTIONS[name].cells(states)
+    assert cells.shape == (50,)
+    assert len(cells.unique()) > 3
+    assert ((cells >= 0) & (cells < CELLS**2)).all()
+
+
+def test_rollouts_equal_one_latent_in_one_environment_at_a_time() -> None:
+    world, projection = Donut(), PROJECTIONS["donut"]
+    model = fb_network(FBConfig(obs_dim=2, action_dim=2, z_dim=6, hidden=16, discount=0.9), seeded()).eval()
+    z, tasks = torch.randn(3, 6, generator=seeded(1)), list(world.tasks.values())[:2]
+    played = play(world, model, z, tasks, projection, episodes=4, generator=seeded(2))
+    starts = world.reset(4, seeded(2)).obs.clone()
+    steps = 44  # 0.9^44 < 0.01
+    weight = 0.9 ** torch.arange(steps, dtype=torch.float64)
+    weight /= weight.sum()
+    histogram = torch.zeros(2, 3, CELLS**2, dtype=torch.float64)
+    features = torch.zeros(3, 6, dtype=torch.float64)
+    for k in range(3):
+        for e in range(4):
+            world.set_physics(starts[e : e + 1])
+            total = torch.zeros(2, 2, dtype=torch.float64)
+            for t in range(steps):
+                with torch.no_grad():
+                    states = world.step(model.act(world.physics, z[k : k + 1]))
+                    features[k] += weight[t] * model.backward(states.obs)[0] / 4
+                r = torch.tensor([float(task(states)) for task in tasks], dtype=torch.float64)
+                total += torch.stack([weight[t] * r, r / steps])
+                histogram[e // 2, k, projection.cells(States(states.obs, world.layout))] += weight[t] / 2
+            torch.testing.assert_close(played.discounted[k, :, e], total[0])
+            torch.testing.assert_close(played.undiscounted[k, :, e], total[1])
+    torch.testing.assert_close(played.occupancy, histogram)
+    torch.testing.assert_close(played.where, histogram.mean(0))
+    torch.testing.assert_close(played.features, features, atol=1e-5, rtol=1e-5)
+
+
+def test_judgements_are_in_true_reward(tiny_checkpoint: Path) -> None:
+    """Two tasks' worth of hand-made truth: one estimator is right, the other has the order upside down."""
+    subject = open_model(tiny_checkpoint, Conditions(name="ratios"))
+    tasks = len(subject.evidence.tasks)
+    latents = pool(subject.problem())
+    near, K = latents.near.shape[1], len(latents.z)
+    assert latents.z[latents.near[:, 0]].equal(subject.problem().start)
+    assert tasks * near + RANDOM == K
+    rank = torch.arange(K, dtype=torch.float64)
+    truth = rank.reshape(K, 1, 1).expand(K, tasks, 4)
+    cells = torch.zeros(K, CELLS**2, dtype=torch.float64)
+    cells[:, 0] = 1.0
+    behaviour = TrueBehaviour(truth, 2 * truth, torch.stack([cells, cells]), torch.zeros(K, 8))
+    right = ValueEstimate(truth[..., 0], torch.ones(K, tasks))
+    wrong = ValueEstimate(-truth[..., 0] - 1, torch.zeros(K, tasks))
+    found = {
+        "right": Estimated(right, cells, 2.0 * K),
+        "wrong": Estimated(wrong, 0 * cells, 0.0),
+    }
+    lines = judge(subject, latents, behaviour, found, cells[0])
+    assert len(lines) == 2 * tasks
+    good, bad = lines[0], lines[tasks]
+    assert (good.spearman_global, good.spearman_near, good.overlap, good.support) == pytest.approx(
+        (1, 1, 1, 1)
+    )
+    assert (good.regret, good.bias, good.mean_abs_error, good.coverage, good.seconds) == (0, 0, 0, 1, 2)
+    assert good.plain_regret == near - 1
+    assert (bad.spearman_global, bad.spearman_near) == pytest.approx((-1, -1))
+    assert bad.overlap is None  # no weight anywhere says nothing about where it goes
+    assert (bad.regret, bad.regret_undiscounted) == (near - 1, 2 * (near - 1))
+    assert (bad.mean_abs_error, bad.coverage) == (K, 0)
+    assert bad.bias == -K
+
+
+def test_a_killed_run_goes_on_and_quotes_its_accuracies(
+    tiny_checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = ratios.RatioOptions(
+        estimators=("ratio", "value"),
+        episodes=4,
+        out=tmp_path / "out",
+        work=tmp_path / "work",
+        publish=tmp_path / "accuracy.json",
+    )
+    quiet = Console(quiet=True)
+    first = ratios.run([str(tiny_checkpoint)], options, quiet)
+    (next((tmp_path / "work").rglob("value.safetensors"))).unlink()  # as if it had been killed before it
+
+    part = replace(options, finished=True, out=tmp_path / "half")
+    halfway = ratios.run([str(tiny_checkpoint)], part, quiet)
+    assert {line.estimator for line in first} - {line.estimator for line in halfway} == {"value"}
+
+    def again(*_: object, **__: object) -> None:
+        pytest.fail("finished rollouts were played again")
+
+    monkeypatch.setattr(ratios, "play", again)
+    second = ratios.run([str(tiny_checkpoint)], options, quiet)
+    strip = [(line.task, line.estimator, line.spearman_near, line.bias) for line in first]
+    assert strip == [(line.task, line.estimator, line.spearman_near, line.bias) for line in second]
+    assert {line.estimator for line in first} == {"data", "exact F", "rollouts", "ratio", "value"}
+
+    quoted = json.loads((tmp_path / "accuracy.json").read_text())
+    assert quoted == json.loads((tmp_path / "out" / "ratios.json").read_text())
+    ratio = [line for line in second if line.estimator == "ratio"]
+    expected = interval(ratio, "spearman_near")
+    assert expected is not None
+    assert quoted["estimators"]["ratio"]["donut"]["spearman_near"] == pytest.approx(expected.value, abs=1e-4)
+    assert quoted["estimators"]["value"]["donut"]["overlap"] is None
+    assert quoted["protocol"]["true episodes per latent"] == "4"
+    rows = (tmp_path / "out" / "ratios.csv").read_text().splitlines()
+    table = list(csv.DictReader(row for row in rows if not row.startswith("#")))
+    assert len(table) == len(second)
+    assert "## donut" in (tmp_path / "out" / "ratios.md").read_text()
+    for picture in ("ratios.png", "ratios-occupancy.png"):
+        assert (tmp_path / "out" / picture).stat().st_size > 5_000
+
+
+def test_mistakes_are_explained(tmp_path: Path) -> None:
+    with pytest.raises(ZolError, match="no model"):
+        ratios.run([])
+    with pytest.raises(ZolError, match="even number"):
+        ratios.run(["walker"], ratios.RatioOptions(episodes=5, out=tmp_path, work=tmp_path))
+    with pytest.raises(ZolError, match="did you mean 'ratio'"):
+        ratios.run(["walker"], ratios.RatioOptions(estimators=("ratoi",), out=tmp_path, work=tmp_path))
