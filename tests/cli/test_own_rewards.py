@@ -1,4 +1,4 @@
-"""``zol adapt --reward``, typed or as FILE.py:NAME: a reward that nobody foresaw, with and without a world."""
+"""``zol adapt --reward``, typed or as FILE.py:NAME: rewards that nobody foresaw, with and without a world."""
 
 import json
 from pathlib import Path

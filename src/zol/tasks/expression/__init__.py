@@ -10,7 +10,7 @@ tables (:mod:`zol.tasks.expression.operations`): nothing in it is ever run as Py
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 
 from torch import Tensor
@@ -18,11 +18,11 @@ from torch import Tensor
 from zol.common.errors import DataError, unknown_name
 from zol.fields import Layout, States
 from zol.tasks.expression.evaluation import Evaluation
-from zol.tasks.expression.operations import ACTION, CONSTANTS, FUNCTIONS
-from zol.tasks.expression.reading import ExpressionError, Node, Reader, check_length
+from zol.tasks.expression.operations import ACTION, COMPARISONS, CONSTANTS, FUNCTIONS
+from zol.tasks.expression.reading import LONGEST, ExpressionError, Node, Reader, check_length
 from zol.tasks.task import Task
 
-__all__ = ["ExpressionError", "is_expression", "scalar_fields", "typed_task"]
+__all__ = ["ExpressionError", "is_expression", "scalar_fields", "typed_task", "wanted_values"]
 
 
 def typed_task(
@@ -66,6 +66,38 @@ def scalar_fields(states: States) -> list[str]:
         if value.shape == states.obs.shape[:-1] and name.isidentifier() and name.isascii():
             found.append(name)
     return found
+
+
+def wanted_values(text: str) -> list[tuple[str, int | None, float]]:
+    """Fields (with index) and the finite numbers that they are compared with, by a sign or by ``between``.
+
+    A text that is no expression compares nothing.
+    """
+    try:
+        node = Reader(_named(text)[1]).read() if len(text) <= LONGEST else None
+    except ExpressionError:
+        node = None
+    return [] if node is None else list(_compared(node))
+
+
+def _compared(node: Node) -> Iterator[tuple[str, int | None, float]]:
+    if node.kind == "apply" and (node.name in COMPARISONS or node.name == "between"):
+        sides = node.arguments[:3]
+        names = [side for side in sides if side.kind == "name" and side.name not in CONSTANTS]
+        values = [value for value in map(_number, sides) if value is not None]
+        if len(names) == 1:
+            yield from ((names[0].name, names[0].index, value) for value in values)
+    for argument in node.arguments:
+        yield from _compared(argument)
+
+
+def _number(node: Node) -> float | None:
+    """The value of a number with or without a sign."""
+    if node.kind == "number":
+        return node.value
+    if node.name in ("negative", "positive") and node.arguments[0].kind == "number":
+        return node.arguments[0].value * (-1 if node.name == "negative" else 1)
+    return None
 
 
 def _named(text: str) -> tuple[str | None, str]:
