@@ -60,9 +60,9 @@ def locked(
     """The same method, for one thread at a time."""
 
     @wraps(method)
-    def guarded(self: "PlaySession", *arguments: P.args, **named: P.kwargs) -> R:
-        with self.lock:
-            return method(self, *arguments, **named)
+    def guarded(session: "PlaySession", /, *arguments: P.args, **named: P.kwargs) -> R:
+        with session.lock:
+            return method(session, *arguments, **named)
 
     return guarded
 
