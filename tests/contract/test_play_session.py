@@ -81,6 +81,12 @@ def test_returns_are_sums_and_start_again_with_every_reward(session: PlaySession
     assert session.latency is not None
 
 
+def test_an_episode_ends_and_the_next_begins(session: PlaySession) -> None:
+    moments = [session.step() for _ in range(session.world.episode_length)]
+    assert session.last_returns == moments[-1].returns
+    assert session.step().step == 1
+
+
 def test_a_wrong_reward_changes_nothing(session: PlaySession) -> None:
     session.ask("radius > 1")
     before, revision = session.plain, session.revision

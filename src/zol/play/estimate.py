@@ -21,7 +21,7 @@ class Estimate:
     estimator: str
 
     def __str__(self) -> str:
-        return f"{self.mean:.3f} [{self.low:.3f}, {self.high:.3f}]"
+        return f"{self.mean:.2f} ± {(self.high - self.low) / 2:.2f}"
 
 
 class Estimator:

@@ -46,7 +46,7 @@ PLAIN, ADAPTED = "plain", "adapted"
 class Moment:
     """What there is to see after a step."""
 
-    step: int  # since the last restart
+    step: int  # of the episode
     physics: Tensor  # [2, P]
     rewards: tuple[float, float]
     recent: tuple[float, float]  # mean rewards of the last seconds
@@ -108,11 +108,12 @@ class PlaySession:
         self._schedule: Schedule | None = None
         self.prompted: Prompted
         self.states: States
-        first = next(iter(agent.tasks.values()), None)
+        first = agent.tasks.get("walk") or next(iter(agent.tasks.values()), None)
         if first is None:
             self.go_to(prompter.states.obs[0])
         else:
             self.want(first, first.name)
+        self._changed_at = 0.0  # nobody has changed anything yet
         self.reset()
 
     # What is wanted
@@ -153,7 +154,7 @@ class PlaySession:
             if self.second == "adapted":
                 self.second = "nothing"
             self.revision += 1
-            self._changed_at, self.latency = time.perf_counter(), None
+            self._changed_at, self.latency = time.perf_counter(), None  # until a step obeys
             self._restart_tally()
         self.estimates.ask(PLAIN, self.plain, found.task)
 
@@ -265,6 +266,7 @@ class PlaySession:
         size = max(1, round(RECENT / self.body.timestep))
         self._recent: deque[tuple[float, float]] = deque(maxlen=size)
         self.past: deque[tuple[float, float, float]] = deque(maxlen=PAST)
+        self.last_returns: tuple[float, ...] = ()  # of the episode before this one
 
     @property
     def plain(self) -> Latent:
@@ -295,7 +297,7 @@ class PlaySession:
             self.message = str(error)
             self.reset()
         rewards = self._rewards()
-        if self.latency is None:
+        if self.latency is None and self._changed_at:
             self.latency = time.perf_counter() - self._changed_at
         self.steps += 1
         self._totals = [total + reward for total, reward in zip(self._totals, rewards, strict=True)]
@@ -303,8 +305,10 @@ class PlaySession:
         moment = self._moment(rewards)
         if self.steps % max(1, round(0.1 / self.body.timestep)) == 0:
             self.past.append((self.steps * self.body.timestep, *moment.recent))
-        if self.states.terminated is not None and bool(self.states.terminated.any()):
+        over = self.states.terminated is not None and bool(self.states.terminated.any())
+        if over or self.steps >= self.world.episode_length:
             self.reset()
+            self.last_returns = moment.returns
         return moment
 
     def _rewards(self) -> tuple[float, float]:
