@@ -10,14 +10,18 @@ import tyro
 from zol import session
 from zol.common.outputs import require_place
 from zol.common.terminal import terminal
+from zol.data import Dataset
 from zol.play.gate import require_token
 from zol.play.server import PlayServer
 from zol.session.wishes import own_reward
+from zol.worlds import make
 
 
 def play(
     model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")],
     reward: str | None = None,
+    world: str | None = None,
+    data: Path | None = None,
     host: str = "127.0.0.1",
     port: int = 8017,
     token: str | None = None,
@@ -33,6 +37,8 @@ def play(
     Args:
         model: checkpoint folder, a name of the zoo (zol zoo list), or hf://org/name
         reward: to begin with: a task, an expression (docs/rewards.md), or FILE.py:NAME, which is run
+        world: where it lives, for a checkpoint that does not say
+        data: states to apply rewards to, for a checkpoint that carries none (zol data import)
         host: address to listen on; another than this machine's own asks for a token
         port: port to listen on; the next free one if it is taken
         token: what others have to know; needed for every address that they can reach
@@ -42,7 +48,9 @@ def play(
     """
     require_token(host, token)
     require_place(out)
-    agent = session.load(model)
+    agent = session.load(model, data=None if data is None else Dataset.open(data))
+    if world is not None:
+        agent = session.Agent(agent.checkpoint, world=make(world), data=agent.data, path=agent.path)
     task = None
     if reward is not None:
         known = agent.tasks.get(reward)

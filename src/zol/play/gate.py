@@ -74,11 +74,17 @@ class Gate:
             self.port = server.sockets[0].getsockname()[1]
         except OSError as error:
             self._failed = error
+            self._loop.close()
             return
         finally:
             self._ready.set()
         self._loop.run_forever()
         server.close()
+        going_on = asyncio.all_tasks(self._loop)
+        for task in going_on:
+            task.cancel()
+        self._loop.run_until_complete(asyncio.gather(*going_on, return_exceptions=True))
+        self._loop.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

@@ -30,7 +30,7 @@ class Scene:
         self._floors()
         self._parts = [self._part(k) for k in range(len(stage.parts))]
         self._labels = [
-            self._scene.add_label(f"/lane{k}/label", text, position=(0, 0, self._top), anchor="bottom-center")
+            self._scene.add_label(f"/lane{k}/label", text, position=self._above, anchor="bottom-center")
             for k, text in enumerate(("plain", "adapted"))
         ]
         self._trail = self._scene.add_point_cloud(
@@ -41,14 +41,21 @@ class Scene:
         self.look()
 
     @property
-    def _top(self) -> float:
-        return 0.25 * self.stage.size if self.stage.seen_from_above else 2.1 * self.stage.height
+    def _above(self) -> tuple[float, float, float]:
+        """Where the name of a body stands, on its own floor."""
+        size, height = self.stage.size, self.stage.height
+        return (0.0, 1.05 * size, 0.0) if self.stage.seen_from_above else (0.0, 0.0, 2.1 * height)
+
+    @property
+    def strength(self) -> float:
+        """The speed of a push, in m/s: larger bodies are pushed harder."""
+        return 1.6 * self.stage.size
 
     def look(self) -> None:
         """Put the camera where everything is seen."""
         size, camera = self.stage.size, self._client.camera
         middle = np.array([self._apart / 2 if self._shown == 2 else 0.0, 0.0, self.stage.height])
-        far = size * (2.7 if self._shown == 2 else 2.0)
+        far = size * (2.9 if self._shown == 2 else 2.0)
         away = (0.0, -0.55, 1.0) if self.stage.seen_from_above else (0.18, -1.15, 0.28)
         camera.up_direction = (0.0, 0.0, 1.0)
         camera.position = middle + far * np.array(away)
@@ -106,7 +113,7 @@ class Scene:
         middle = np.array([self._apart * (which or 0), 0.0, self.stage.height])
         hit = origin + ray * float((middle - origin) @ ray)
         sideways = (middle - hit) / self.stage.size
-        velocity = 1.6 * self.stage.size * np.clip(ray + 2 * sideways, -1.5, 1.5)
+        velocity = self.strength * np.clip(ray + 2 * sideways, -1.5, 1.5)
         self._on_push((float(velocity[0]), float(velocity[1]), 0.0), which)
 
     def draw(self, moment: Moment, ghost: Tensor | None) -> None:

@@ -5,6 +5,7 @@ import io
 import threading
 import time
 import warnings
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -46,9 +47,14 @@ class PlayServer:
         require_token(host, token)
         viser = require("viser", "play", "zol play")
         require("mjviser", "play", "zol play")
+        # A browser may leave between two messages; that is no news.
+        warnings.filterwarnings("ignore", "Queued a .* on a closed connection", UserWarning)
         if agent.world is None:
-            raise CheckpointError(f"{agent.path} does not name its world, so there is no body to play with")
+            raise CheckpointError(
+                f"{agent.path} does not name its world, so there is no body to play with: add --world WORLD"
+            )
         body_of(agent.world)
+        import_module("zol.play.panel"), import_module("zol.play.stage")  # not while somebody waits
         self.agent, self.name, self.out, self.seed, self.reward = agent, name or agent.path, out, seed, reward
         self.prompter = Prompter(agent)
         self.visitors: dict[int, Visitor] = {}

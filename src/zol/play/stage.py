@@ -89,9 +89,9 @@ class MujocoStage:
         self.follows = (free or along_x, free)
         reach = np.linalg.norm(self._data.xpos[self._bodies] - self._data.xpos[self._bodies[0]], axis=1)
         own = max(float(np.abs(part.vertices).max()) for part in self.parts)
-        walls = [float(np.abs(part.vertices[:, :2]).max()) for part in self.around]
         self.seen_from_above = not self.follows[0]
-        self.size = max(walls) * 1.25 if walls and self.seen_from_above else float(reach.max()) + own
+        ranges = [float(np.abs(model.jnt_range[j]).max()) for j in joints if model.jnt_limited[j]]
+        self.size = max(ranges) * 1.1 if ranges and self.seen_from_above else float(reach.max()) + own
         self.height = 0.0 if self.seen_from_above else float(self._data.xpos[self._bodies[0], 2]) * 0.7
 
     def _is_drawn(self, geom: int) -> bool:
