@@ -16,7 +16,7 @@ from rich.progress import Progress
 
 from zol.common.errors import DataError, WorldError
 from zol.common.extras import require
-from zol.common.outputs import require_place
+from zol.common.outputs import file_stem, require_place
 from zol.common.progress import Ticker
 from zol.common.threads import one_torch_thread
 from zol.fields import States
@@ -42,7 +42,7 @@ def film(
     timestep = require_filming(world).control_timestep
     require_place(folder, "--video")
     stride = max(1, round(1 / (FASTEST * timestep)))
-    paths = [Path(folder) / f"{latent.task}.mp4" for latent in latents]
+    paths = [Path(folder) / f"{file_stem(latent.task)}.mp4" for latent in latents]
     length = world.episode_length if steps is None else steps
     total = len(latents) * (length // stride + 1)
     bar = Ticker(progress, "drawing", total)

@@ -1,4 +1,4 @@
-"""``zol adapt --reward FILE.py:NAME``: a reward that nobody foresaw, on models with and without a world."""
+"""``zol adapt --reward``, typed or as FILE.py:NAME: rewards that nobody foresaw, with and without a world."""
 
 import json
 from pathlib import Path
@@ -215,3 +215,33 @@ def test_a_file_that_does_not_run(
     assert code == 2
     assert "cannot be run" in err
     assert expected in err
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("1.2 * (radius > 0.8) - 0.1 * norm(action)", "1.2 x (radius gt 0.8) - 0.1 x norm(action)"),
+        ("near = radius < 0.5", "near"),
+        ("-radius", "-radius"),
+        ("cross/2", "cross over 2"),
+    ],
+)
+def test_a_reward_typed_on_the_command_line(
+    capsys: pytest.CaptureFixture[str], folder: Path, tmp_path: Path, text: str, name: str
+) -> None:
+    words = ["--reward", text, "--method", "fb", "--episodes", "1", "--out", str(tmp_path)]
+    code, out, err = adapt(capsys, folder, "donut-run", *words, reward=None)
+    assert code == 0, err
+    assert "random" in out  # what it earned stands beside random actions
+    assert [path.stem for path in tmp_path.iterdir()] == [name]
+
+
+def test_a_typed_reward_over_nameless_columns(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+    assert adapt(capsys, folder, "robot-run", "--method", "fb", "--reward", "obs[0] > 0", reward=None)[0] == 0
+
+
+def test_a_mistake_in_a_typed_reward_is_pointed_at(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+    code, _, err = adapt(capsys, folder, "donut-run", "--reward", "1 - (raduis > 0.8)", reward=None)
+    assert code == 2
+    assert "no field called 'raduis'; did you mean 'radius'?" in err
+    assert err.rstrip().endswith("    1 - (raduis > 0.8)\n         ^^^^^^")

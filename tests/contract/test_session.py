@@ -127,6 +127,24 @@ def test_mistakes_are_one_sentence(agent: Agent, reward, expected: str) -> None:
         agent.adapt(reward, "fb")
 
 
+def test_a_typed_reward_is_a_task_like_any_other(agent: Agent, folder: Path, tmp_path: Path) -> None:
+    text = "(radius > 0.8) - 0.1 * norm(action)"
+    skill = agent.adapt(text, "fb")
+    same = agent.adapt(
+        lambda s: (s["radius"] > 0.8).float() - 0.1 * s.need_action().norm(dim=-1).to(s.obs), "fb"
+    )
+    torch.testing.assert_close(skill.latent.z, same.latent.z)
+    assert skill.latent.task == text
+    assert [s.latent.task for s in agent.adapt({"edge": "radius > 0.8", "in": "cross/2"}, "fb")] == [
+        "edge",
+        "in",
+    ]
+    skill.save(tmp_path / "skill.json")
+    again = agent.skill(tmp_path / "skill.json")  # its text is all that is needed to score it
+    assert agent.evaluate(again, 2).returns.tolist() == agent.evaluate(skill, 2).returns.tolist()
+    assert load(folder / "nameless").adapt("obs[0] > 0", "fb").latent.task == "obs[0] > 0"
+
+
 def test_several_tasks_are_adapted_together_and_nothing_is_written_into_the_world(agent: Agent) -> None:
     before = dict(agent.tasks)
     nothing = Task("nothing", lambda s: torch.zeros_like(s["radius"]))

@@ -14,12 +14,12 @@ from zol import report, session
 from zol.adapt import METHODS, Adapted, estimator_of, find_method
 from zol.adapt.problem import NoSettings
 from zol.common.errors import CheckpointError
-from zol.common.outputs import require_place
+from zol.common.outputs import file_stem, require_place
 from zol.common.progress import progress_bar
 from zol.common.terminal import terminal
 from zol.film import require_filming
 from zol.models.base import identity
-from zol.tasks.from_file import task_from_file
+from zol.session.wishes import own_reward
 from zol.value.accuracy import told
 
 # what the table shows beside the estimate: title → diagnostic, as far as the method tells it
@@ -39,6 +39,7 @@ COLUMNS = {
 
 def adapt(words: Sequence[str]) -> None:
     """Run ``zol adapt`` with the words that follow."""
+    words = _with_signs(words)
     tyro.cli(_command(words), prog="zol adapt", args=words, config=(tyro.conf.OmitArgPrefixes,))
 
 
@@ -66,12 +67,15 @@ def _command(words: Sequence[str]) -> Callable[..., None]:
                 f"{agent.path} does not name its world, so nothing can be tested or filmed: --episodes 0, no "
                 "--video"
             )
-        wishes: list[session.Wish] = [*task, *map(task_from_file, reward)]
+        typed = [own_reward(text, agent.layout, agent.tasks) for text in reward]
+        wishes: list[session.Wish] = [*task, *typed]
         for wanted in agent.resolve(wishes or None):  # places and extras before a minute is spent on a search
             if out is not None:
-                require_place(require_place(out) / f"{wanted.name}.json", folder=False)
+                require_place(require_place(out) / f"{file_stem(wanted.name)}.json", folder=False)
             if video is not None:
-                require_place(require_place(video, "--video") / f"{wanted.name}.mp4", "--video", folder=False)
+                require_place(
+                    require_place(video, "--video") / f"{file_stem(wanted.name)}.mp4", "--video", folder=False
+                )
         if video is not None and agent.world is not None:
             require_filming(agent.world)
         chosen = None if method == session.AUTO else settings
@@ -98,7 +102,7 @@ def _command(words: Sequence[str]) -> Callable[..., None]:
         console.print(f"estimate: reward per step, offline, {how}", soft_wrap=True)
         if out is not None:
             for skill in skills:
-                skill.save(out / f"{skill.latent.task}.json")
+                skill.save(out / f"{file_stem(skill.latent.task)}.json")
             console.print(f"{len(skills)} latents are in {out}", soft_wrap=True)
         if video is not None:
             with progress_bar() as progress:
@@ -111,7 +115,8 @@ def _command(words: Sequence[str]) -> Callable[..., None]:
     Prints an offline estimate of the mean reward per step with its diagnostics; with --episodes also what the
     policy really earns in its world, beside random actions.
 
-    A reward of your own is a function of states in a Python file, one number per state:
+    A reward of your own is an expression over fields, --reward "torso_height > 1.0" (docs/rewards.md), or a
+    function of states in a Python file, one number per state:
 
         def backwards(s): return (-s["speed"]).clamp(0, 1)
 
@@ -121,7 +126,7 @@ def _command(words: Sequence[str]) -> Callable[..., None]:
     Args:
         model: checkpoint folder, a name of the zoo (zol zoo list), or hf://org/name
         task: tasks of the checkpoint's world; all of them if nothing is named
-        reward: your own, as FILE.py:NAME; the file is run
+        reward: your own, typed as an expression (or NAME = EXPRESSION), or FILE.py:NAME, which is run
         method: auto is rehearse with a learned world, fb without. {listed}
         settings: of the method
         start_states: start states that the ratio averages over
@@ -131,6 +136,15 @@ def _command(words: Sequence[str]) -> Callable[..., None]:
         video: folder for films of one episode, TASK.mp4 each (MuJoCo worlds; about 20 s per task)
     """
     return adapt
+
+
+def _with_signs(words: Sequence[str]) -> list[str]:
+    """The words with a space before a reward that begins with a minus sign, so that it is not an option."""
+    before = ["", *words]
+    return [
+        f" {word}" if last == "--reward" and word.startswith("-") and not word.startswith("--") else word
+        for last, word in zip(before, words, strict=False)
+    ]
 
 
 def _method_of(words: Sequence[str]) -> str:

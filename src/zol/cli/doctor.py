@@ -23,6 +23,7 @@ OPTIONAL = {
     "onnxruntime": ("onnxruntime", "export", "ONNX policies"),
     "huggingface_hub": ("huggingface_hub", "hub", "models from the hub"),
     "tensorboard": ("tensorboard", "tensorboard", "learning curves in a browser"),
+    "viser": ("viser", "play", "the page of zol play"),
     "imageio-ffmpeg": ("imageio_ffmpeg", "video", "videos"),
 }
 

@@ -10,6 +10,25 @@ from zol.common.errors import DataError
 LONGEST = 255  # bytes in a name, on nearly every file system
 
 
+# Signs that some file system refuses, and how they are read aloud.
+SPOKEN: dict[str, str | int | None] = {
+    "<": " lt ",
+    ">": " gt ",
+    "*": " x ",
+    "/": " over ",
+    "\\": "",
+    ":": "",
+    "|": "",
+    "?": "",
+    '"': "",
+}
+
+
+def file_stem(name: str) -> str:
+    """A task's name as that of a file: a typed reward has signs in it that a file's name may not have."""
+    return " ".join(name.translate(str.maketrans(SPOKEN)).split()) if SPOKEN.keys() & set(name) else name
+
+
 def require_place(path: str | Path, option: str = "--out", *, folder: bool = True) -> Path:
     """Stop if no folder (or no file) can be written at ``path``; nothing is created or left behind.
 

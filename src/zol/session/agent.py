@@ -1,6 +1,7 @@
 """An agent: a checkpoint, its world and a sample of states; from wishes to skills, and what they earn."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -13,7 +14,7 @@ from zol import checkpoint
 from zol.adapt import Problem, find_method, solve
 from zol.checkpoint import Checkpoint, zoo
 from zol.common.config import Config
-from zol.common.errors import CheckpointError, DataError
+from zol.common.errors import CheckpointError, DataError, ZolError
 from zol.common.progress import shown
 from zol.data import Dataset
 from zol.evidence import Evidence
@@ -27,6 +28,7 @@ from zol.session.evaluation import Evaluation
 from zol.session.skill import Skill, Skills, joint_policy, played_together
 from zol.session.wishes import Wish, Wishes, as_reward, first_line, with_names
 from zol.tasks import Task
+from zol.tasks.expression import is_expression, typed_task
 from zol.value import ESTIMATORS, ValueEstimate, ValueProblem
 from zol.value.base import joined
 from zol.value.optidice import optidice
@@ -112,7 +114,7 @@ class Agent:
     # What is wanted
 
     def resolve(self, wishes: Wishes | None = None) -> list[Task]:
-        """Tasks from names, tasks and functions of states; all tasks of the world if nothing is named."""
+        """Tasks from names, expressions, tasks and functions of states; by default all of the world."""
         if wishes is None:
             if self.world is None:
                 raise self._no_named_tasks()
@@ -125,6 +127,8 @@ class Agent:
 
     def _resolve(self, name: str, wish: Wish) -> Task:
         if isinstance(wish, str):
+            if wish not in self.tasks and is_expression(wish, self.layout):
+                return typed_task(wish, self.layout, self.tasks, None if name == wish else name)
             if self.world is None:
                 raise self._no_named_tasks()
             return find_task(self.world, wish)
@@ -138,7 +142,7 @@ class Agent:
     def _no_named_tasks(self) -> CheckpointError:
         return CheckpointError(
             f"{self.path} does not name its world, so it has no named tasks: bring a reward of your own, a "
-            "function of states (on the command line --reward FILE.py:NAME)"
+            "function of states (on the command line --reward FILE.py:NAME) or text such as 'obs[0] > 0'"
         )
 
     def label(self, tasks: Sequence[Task], *, starts: int = STARTS, seed: int = 0) -> Evidence:
@@ -246,8 +250,15 @@ class Agent:
         """A skill that was saved; ``task`` says what it is scored by, if that is no task of the world."""
         latent = Latent.load(path)
         latent.require(identity(self.model), self.model.z_dim)
-        known = self._resolve(latent.task, task) if task is not None else self.tasks.get(latent.task)
+        known = self._resolve(latent.task, task) if task is not None else self._known_task(latent.task)
         return Skill(self.model, latent, known, domain="" if self.world is None else self.world.name)
+
+    def _known_task(self, name: str) -> Task | None:
+        """The task that a name alone stands for: one of the world, or a reward typed as an expression."""
+        if name not in self.tasks and is_expression(name, self.layout):
+            with suppress(ZolError):
+                return typed_task(name, self.layout, self.tasks)
+        return self.tasks.get(name)
 
     # What it is worth
 

@@ -9,12 +9,14 @@ import torch
 from torch import Tensor
 
 from zol.common.errors import DataError
-from zol.fields import States
+from zol.fields import Layout, States
 from zol.tasks import Task
+from zol.tasks.expression import is_expression, typed_task
+from zol.tasks.from_file import task_from_file
 from zol.tasks.task import Reward
 
 Wish = str | Task | Reward
-"""What a user may ask for: the name of a task of the world, a task, or a function of states."""
+"""What a user may ask for: a task's name, a reward typed as an expression, a task, a function of states."""
 
 Wishes = Wish | Sequence[Wish] | Mapping[str, Wish]
 """One wish or several; a mapping gives functions and tasks names of its own."""
@@ -37,6 +39,13 @@ def as_reward(function: Reward) -> Reward:
         return value if value.is_floating_point() else value.float()
 
     return reward
+
+
+def own_reward(text: str, layout: Layout, tasks: Mapping[str, Task]) -> Task:
+    """The reward that a user typed on a command line: an expression over fields, or FILE.py:NAME."""
+    if ".py:" not in text and is_expression(text, layout):
+        return typed_task(text, layout, tasks)
+    return task_from_file(text)
 
 
 def with_names(wishes: Wishes) -> list[tuple[str, Wish]]:

@@ -22,7 +22,10 @@ def task_from_file(where: str) -> Task:
     file, _, name = where.rpartition(":")
     path = Path(file)
     if not name or path.suffix != ".py":
-        raise DataError(f"'{where}' names no reward: expected FILE.py:NAME, such as rewards.py:backwards")
+        raise DataError(
+            f"'{where}' names no reward: expected FILE.py:NAME, such as rewards.py:backwards, or "
+            "an expression over fields, such as 'torso_height > 1.0' (zol worlds show WORLD)"
+        )
     if not path.is_file():
         raise DataError(f"{path} does not exist: the reward '{name}' was to be found there")
     found = _run(path)
