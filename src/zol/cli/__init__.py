@@ -35,6 +35,7 @@ FIXED: dict[str, tuple[str, str]] = {
     "train dynamics": ("zol.cli.train:dynamics", "a learned world for a checkpoint, to rehearse latents in"),
     "train show": ("zol.cli.train_show:show", "the learning curve of a run: returns and health"),
     "adapt": ("zol.cli.adapt:adapt", "find the latent for a task, offline, from a checkpoint alone"),
+    "gallery": ("zol.cli.gallery:gallery", "behaviours of the zoo in one moving picture"),
     "zoo list": ("zol.cli.zoo:list_", "the pretrained models that come with zol"),
     "zoo pack": ("zol.cli.zoo:pack", "a checkpoint with what test time needs, and no more"),
     "sweep": ("zol.bench.sweep:sweep", "the same as bench sweep"),
