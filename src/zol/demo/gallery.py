@@ -125,12 +125,10 @@ def tiled(found: Sequence[Shown]) -> list[NDArray[np.uint8]]:
     for (y, x), shown in zip(corners, found, strict=True):
         words = f"“{shown.behaviour.words}”"
         canvas = lettering(canvas, words, (x + WIDTH / 2, y + HEIGHT + 4), anchor="mt", size=15)
-        earned = (
-            f"{shown.behaviour.model}: earns {report.number(shown.earned.value)} of {shown.behaviour.best:g}"
-        )
-        note = f"{earned}, random actions {report.number(shown.random)}"
+        earned = f"earns {shown.earned.value:.0f} of {shown.behaviour.best:.0f}"
+        note = f"{earned}; random actions {shown.random:.0f}"
         canvas = lettering(
-            canvas, note, (x + WIDTH / 2, y + HEIGHT + 23), anchor="mt", size=11, colour=(110,) * 3
+            canvas, note, (x + WIDTH / 2, y + HEIGHT + 23), anchor="mt", size=12, colour=(110,) * 3
         )
     pictures = []
     for k in range(min(len(shown.pictures) for shown in found)):
