@@ -82,10 +82,8 @@ def test_public_names_all_resolve() -> None:
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A demo small enough for a test: the code path of the real one, not its numbers."""
     out = tmp_path_factory.mktemp("demo")
-    small = (
-        "--steps 60 --hidden 16 --transitions 5000 --episodes 6 --z-dim 8 --batch-size 32 --world-steps 40"
-    )
-    main(["demo", "--out", str(out), *small.split()])
+    small = "--steps 60 --hidden 16 --transitions 5000 --episodes 6 --z-dim 8 --batch-size 32"
+    main(["demo", "--out", str(out), *small.split(), "--world-steps", "40", "--no-film"])
     return out
 
 
@@ -105,6 +103,8 @@ def test_demo_writes_what_it_promises(demo: Path) -> None:
 def test_demo_page_is_self_contained(demo: Path) -> None:
     page = (demo / "index.html").read_text()
     assert page.count("data:image/png;base64,") == 2
+    assert page.count("data:image/webp;base64,") == 1  # the paths, moving
+    assert page.index('class="verdict"') < page.index("<img") < page.index("<table")
     assert "<script" not in page
     assert "http://" not in page
     assert "start states only" in page  # the caveat stands beside the numbers

@@ -9,6 +9,7 @@ from torch import Tensor
 from zol import measure
 from zol.adapt import Adapted
 from zol.common.pictures import write_picture
+from zol.demo.paths import write_paths
 from zol.demo.story import Occupancy, Story
 from zol.fields import States
 from zol.models.network import Network
@@ -40,13 +41,13 @@ def reconstruction(model: Network, z: Tensor, world: Donut) -> list[float]:
 
 
 def draw(story: Story, world: Donut, out: Path) -> dict[str, Path]:
-    """Write all figures as PNG files; name → path."""
+    """Write all figures, the first of them moving; name → path."""
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    paths = {}
+    paths = {"paths": write_paths(story, world, out / "paths.webp")}
     with plt.rc_context({"font.size": 9, "axes.titlesize": 9, "figure.dpi": 110}):
         for name, figure in {
             "reconstruction": _reconstruction_figure(story, world, plt),

@@ -19,7 +19,7 @@ from zol import film, report
 from zol.common.animation import PAPER, lettering, write_animation
 from zol.common.outputs import require_place
 from zol.fields import States
-from zol.session import Agent, Skill, load
+from zol.session import AUTO, Agent, Skill, load
 from zol.session.wishes import Wish
 from zol.tasks import tolerance
 
@@ -86,17 +86,18 @@ def write_gallery(
 def show(
     agent: Agent,
     behaviours: Sequence[Behaviour],
+    method: str = AUTO,
     *,
     seconds: float,
     episodes: int,
     seed: int = 0,
     progress: Progress | None = None,
 ) -> list[Shown]:
-    """The behaviours of one model, adapted together by the default method, tested and drawn."""
+    """The behaviours of one model, adapted together, tested and drawn."""
     world = agent.world
     assert world is not None
     timestep = film.require_drawable(world).control_timestep
-    skills = agent.adapt([behaviour.wish for behaviour in behaviours], seed=seed, progress=progress)
+    skills = agent.adapt([behaviour.wish for behaviour in behaviours], method, seed=seed, progress=progress)
     tested = agent.evaluate(skills, episodes, seed=seed, progress=progress)
     stride = max(1, round(1 / (FPS * timestep)))
     drawn = film.frames(

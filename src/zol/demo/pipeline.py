@@ -23,6 +23,7 @@ from zol.common.progress import progress_bar
 from zol.common.terminal import terminal
 from zol.data import Dataset
 from zol.demo import figures, page
+from zol.demo.film import Film, make_film
 from zol.demo.story import DemoConfig, Story, extra_columns, verdict
 from zol.session import Agent, load
 from zol.train.learned_world import WorldConfig, learn_world
@@ -61,7 +62,10 @@ def run(config: DemoConfig, out: Path, console: Console | None = None) -> Story:
     _write_numbers(story, out)
     pictures = figures.draw(story, world, out)
     lap("figures")
-    _write_page(story, pictures, out)
+    film = make_film(out, config.seed) if config.film else Film(None, "")
+    lap("film")
+    files.write_bytes(out / "timing.json", json.dumps(story.seconds, indent=2).encode())
+    files.write_bytes(out / "index.html", page.render(story, pictures, film).encode())
     title = "Returns from rollouts on the donut"
     console.print(report.table(report.per_task(scores), title))
     console.print(
@@ -137,8 +141,3 @@ def _write_numbers(story: Story, out: Path) -> None:
     tables = [report.per_task(story.scores), report.summary(story.scores, "fb", extra_columns(story))]
     parts = [verdict(story.scores, story.default), *map(report.markdown, tables), report.caveat(story.scores)]
     files.write_bytes(out / "table.md", ("\n\n".join(parts) + "\n").encode())
-
-
-def _write_page(story: Story, pictures: dict[str, Path], out: Path) -> None:
-    files.write_bytes(out / "timing.json", json.dumps(story.seconds, indent=2).encode())
-    files.write_bytes(out / "index.html", page.render(story, pictures).encode())

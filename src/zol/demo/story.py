@@ -101,7 +101,7 @@ def verdict(scores: report.Scores, default: str, control: str = "perturb-far") -
         word = "keeps plain FB's latents"
     else:
         word = "cannot be told from plain FB"
-    best = max(means, key=lambda name: means[name])
+    best = max(means, key=lambda name: (means[name], name == default))
     rest = f"the best is {best} ({means[best]:.3f})" if best != default else "nothing here does better"
     return (
         f"The default, {default}, {word}: it earns {means[default]:.3f} where FB earns {means['fb']:.3f} "
