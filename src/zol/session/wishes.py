@@ -7,6 +7,7 @@ in rows, ``[N, …]``, wherever they come from, so that ``s["obs"][:, 0]`` means
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from inspect import getdoc
 from typing import Any
 from warnings import catch_warnings, filterwarnings
@@ -30,6 +31,7 @@ Wishes = Wish | Sequence[Wish] | Mapping[str, Wish]
 NAMELESS = "reward"
 
 
+@lru_cache(maxsize=256)  # the same function is the same reward, so that tasks made of it are equal
 def as_reward(function: Reward) -> Reward:
     """A user's function of states; boolean, integer and NumPy results become float tensors."""
 
