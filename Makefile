@@ -4,23 +4,30 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test test-all coverage lint format clean help
+.PHONY: demo films test test-all coverage lint format clean help
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
-# Two stamps, so that the demo does not wait for MuJoCo and the linters.
+# Three stamps, so that the demo does not wait for the linters.
 $(VENV)/.core: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) -e .
+	touch $@
+
+$(VENV)/.demo: $(VENV)/.core
+	$(PIP) -e '.[dmc]'
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.core
 	$(PIP) -e '.[dev]'
 	touch $@
 
-demo: $(VENV)/.core  ## pretrain on the donut, prompt, adapt, roll out; writes runs/demo/
+demo: $(VENV)/.demo  ## pretrain on the donut, prompt, adapt, roll out, film; writes runs/demo/
 	$(BIN)/zol demo
+
+films: $(VENV)/.demo  ## make the README's moving picture again, with the zoo's models of today
+	$(BIN)/zol gallery --out docs/images/behaviours.webp
 
 lint: $(VENV)/.dev  ## ruff, mypy, and the direction of imports
 	$(BIN)/ruff check .

@@ -14,7 +14,7 @@ from zol.models.base import Model
 from zol.tasks import Task
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Evidence:
     """All that a method may look at: sampled transitions, their rewards for T tasks, and start states.
 
@@ -49,20 +49,28 @@ class Evidence:
         if self.starts.ndim != 2 or len(self.starts) == 0:
             raise DataError("start states are missing: a density ratio begins at the start distribution")
 
+    def __repr__(self) -> str:
+        return (
+            f"Evidence({len(self.obs):,} states with rewards of {len(self.tasks)} tasks: "
+            f"{', '.join(self.tasks)}; {len(self.starts)} start states)"
+        )
+
     @staticmethod
     def gather(
         dataset: Dataset,
-        tasks: Sequence[Task] | Mapping[str, Task],
+        tasks: Task | Sequence[Task] | Mapping[str, Task],
         layout: Layout | None = None,
         *,
         samples: int = 10_000,
         starts: int = 256,
-        generator: torch.Generator,
+        generator: torch.Generator | None = None,
     ) -> "Evidence":
         """Label a random sample of a dataset with every task, and draw start states.
 
         ``layout`` names the observation columns for the rewards; without it they are one field, ``s["obs"]``.
+        Without a generator the sample is that of seed 0.
         """
+        generator = generator if generator is not None else torch.Generator().manual_seed(0)
         batch = dataset.sample(samples, generator)
         arrived = batch.arrived(layout or Layout.plain(dataset.obs_dim))
         labelled = Evidence.label(arrived, tasks, dataset.starts(starts, generator), dataset.fingerprint())
@@ -70,10 +78,10 @@ class Evidence:
 
     @staticmethod
     def label(
-        states: States, tasks: Sequence[Task] | Mapping[str, Task], starts: Tensor, data: str = ""
+        states: States, tasks: Task | Sequence[Task] | Mapping[str, Task], starts: Tensor, data: str = ""
     ) -> "Evidence":
         """Label states that are already at hand, such as the sample that travels with a checkpoint."""
-        wanted = list(tasks.values()) if isinstance(tasks, Mapping) else list(tasks)
+        wanted = _listed(tasks)
         rewards = torch.stack([task(states).float() for task in wanted])
         for name, bad in zip((t.name for t in wanted), (~rewards.isfinite()).sum(-1).tolist(), strict=True):
             if bad:
@@ -124,3 +132,18 @@ class Evidence:
     ) -> Tensor:
         """Closed-form latents of all tasks, ``[T, d]``."""
         return prompt.reward(model, self.obs, self.rewards, how, centre=centre)
+
+
+def _listed(tasks: Task | Sequence[Task] | Mapping[str, Task]) -> list[Task]:
+    """One task or several as a list; what is no task is named."""
+    given: list[object] = [tasks]
+    if not isinstance(tasks, Task) and not callable(tasks):
+        given = list(tasks.values()) if isinstance(tasks, Mapping) else list(tasks)
+    found = [task for task in given if isinstance(task, Task)]
+    if len(found) < len(given):
+        wrong = next(task for task in given if not isinstance(task, Task))
+        raise DataError(
+            f"{getattr(wrong, '__name__', wrong)!r} is a {type(wrong).__name__}, a task was expected: "
+            "zol.Task(name, function of states); agent.adapt takes bare functions, too"
+        )
+    return found

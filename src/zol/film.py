@@ -75,7 +75,7 @@ def frames(
     The next states are simulated when they are asked for. An episode that is over stays in its last state.
     """
     length = world.episode_length if steps is None else steps
-    with _drawable(world).painter(width, height) as painter:
+    with require_drawable(world).painter(width, height) as painter:
         for t, states in enumerate(played(world, model, latents, generator=generator, steps=length)):
             if t % stride == 0:
                 physics = states.physics if states.physics is not None else world.physics
@@ -102,12 +102,13 @@ def played(
 
 def require_filming(world: World) -> Drawable:
     """The world, if it can be filmed here; asked before a minute is spent on drawing."""
-    drawable = _drawable(world)
+    drawable = require_drawable(world)
     video_writer()
     return drawable
 
 
-def _drawable(world: World) -> Drawable:
+def require_drawable(world: World) -> Drawable:
+    """The world, if it can draw its states."""
     if not isinstance(world, Drawable):
         raise WorldError(
             f"{world.name} cannot draw itself, so there is nothing to film: a world that can has "

@@ -83,7 +83,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A demo small enough for a test: the code path of the real one, not its numbers."""
     out = tmp_path_factory.mktemp("demo")
     small = "--steps 60 --hidden 16 --transitions 5000 --episodes 6 --z-dim 8 --batch-size 32"
-    main(["demo", "--out", str(out), *small.split()])
+    main(["demo", "--out", str(out), *small.split(), "--world-steps", "40", "--no-film"])
     return out
 
 
@@ -91,34 +91,36 @@ def test_demo_writes_what_it_promises(demo: Path) -> None:
     names = {path.name for path in demo.iterdir()}
     assert names >= {
         "scores.npz", "scores.json", "index.html", "table.md", "timing.json", "latents", "model",
-        "reconstruction.png", "occupancy.png", "search.png",
+        "reconstruction.png", "occupancy.png",
     }  # fmt: skip
     scores = Scores.load(demo / "scores")
     assert scores.tasks == ("square", "two_circles", "cross", "outer_ring", "far_disc")
-    assert {"fb", "ridge", "zol", "perturb"} <= set(scores.methods)
+    assert {"fb", "ridge", "zol", "perturb", "rehearse", "perturb-far"} <= set(scores.methods)
     assert scores.values["zol"].shape == (1, 5, 6)
     assert {"command", "commit", "cpu", "torch", "settings"} <= set(scores.facts)
 
 
 def test_demo_page_is_self_contained(demo: Path) -> None:
     page = (demo / "index.html").read_text()
-    assert page.count("data:image/png;base64,") == 3
+    assert page.count("data:image/png;base64,") == 2
+    assert page.count("data:image/webp;base64,") == 1  # the paths, moving
+    assert page.index('class="verdict"') < page.index("<img") < page.index("<table")
     assert "<script" not in page
     assert "http://" not in page
     assert "start states only" in page  # the caveat stands beside the numbers
 
 
-def test_demo_control_moves_as_far_as_zol(demo: Path) -> None:
+def test_demo_control_moves_as_far_as_the_default(demo: Path) -> None:
     z = {
         name: json.loads((demo / "latents" / f"{name}-square.json").read_text())
-        for name in ("fb", "zol-far", "perturb-far")
+        for name in ("fb", "rehearse", "perturb-far")
     }
 
     def distance(name: str) -> float:
         pairs = zip(z["fb"]["z"], z[name]["z"], strict=True)
         return sum((a - b) ** 2 for a, b in pairs) ** 0.5
 
-    assert distance("perturb-far") == pytest.approx(distance("zol-far"), rel=1e-3)
+    assert distance("perturb-far") == pytest.approx(distance("rehearse"), rel=1e-3)
 
 
 def test_demo_checkpoint_loads_and_its_latents_fit(demo: Path) -> None:

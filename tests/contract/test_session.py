@@ -1,7 +1,9 @@
 """The session: an agent, a skill, actions and what they earn, in the words of a user."""
 
 import json
+from fnmatch import fnmatch
 from pathlib import Path
+from shutil import copytree
 from typing import Any
 
 import numpy as np
@@ -430,3 +432,112 @@ def test_a_checkpoint_carries_whole_transitions(agent: Agent) -> None:
     assert evidence.only("cross").before is evidence.before
     old = {name: value for name, value in prompt_sample(data, 0).items() if name in ("obs", "starts")}
     assert Evidence.from_sample(old, Donut.layout, Donut.tasks).before is None
+
+
+@pytest.mark.parametrize(
+    "reward",
+    [
+        lambda s: (s["position"][:, 0] > 0).astype(float),
+        lambda s: np.where(s.obs[:, 0] > 0, 1.0, 0.0),
+        lambda s: np.sum(s["position"] * np.array([1.0, 0.0]), axis=-1) > 0,
+        lambda s: np.ones(1) * (s["position"][:, 0] > 0),
+    ],
+    ids=["astype", "rows", "axis", "array first"],
+)
+def test_rewards_written_in_numpy_mean_the_same_everywhere(agent: Agent, reward) -> None:
+    """Prompted from rows of data, rehearsed on imagined states of other shapes, and scored in rollouts."""
+    torch.testing.assert_close(agent.adapt(reward, "fb").latent.z, agent.adapt(right, "fb").latent.z)
+    one, other = (agent.adapt(r, "rehearse", horizon=3, rounds=1) for r in (reward, right))
+    torch.testing.assert_close(one.latent.z, other.latent.z)
+    np.testing.assert_allclose(*(agent.evaluate(s, episodes=2).returns for s in (one, other)))
+    with pytest.raises(TypeError, match="unsupported operand"):  # the user's own mistake, as it was made
+        agent.adapt(lambda s: s["position"] + "x", "fb")
+
+
+def test_an_agent_is_saved_and_opened_as_it_was(agent: Agent, tmp_path: Path) -> None:
+    again = load(agent.save(tmp_path / "copy"))
+    assert again.facts["weights"] == agent.facts["weights"]
+    assert again.method() == "rehearse"  # the learned world came along
+    assert list(again.tasks) == list(agent.tasks)
+    a, b = (one.adapt("cross", "fb") for one in (agent, again))
+    assert torch.equal(a.latent.z, b.latent.z)
+    assert "README.md" in {file.name for file in (tmp_path / "copy").iterdir()}
+    with pytest.raises(DataError, match="already exists"):
+        agent.save(tmp_path / "copy")
+
+
+class Hub:
+    """Stands in for the hub: it keeps what is uploaded in a folder. Nothing here touches a network."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def __call__(self, token: str | None = None) -> "Hub":
+        self.token = token
+        return self
+
+    def create_repo(self, name: str, *, private: bool, exist_ok: bool) -> None:
+        if name == "somebody/else":
+            raise OSError("403 Forbidden")
+        self.private = private
+        (self.root / name).mkdir(parents=True, exist_ok=exist_ok)
+
+    def upload_folder(self, *, repo_id: str, folder_path: str, commit_message: str) -> None:
+        copytree(folder_path, self.root / repo_id, dirs_exist_ok=True)
+
+    def snapshot_download(self, name: str, *, revision: str | None, allow_patterns: list[str]) -> str:
+        for file in (self.root / name).iterdir():
+            if not any(fnmatch(file.name, pattern) for pattern in allow_patterns):
+                file.unlink()
+        return str(self.root / name)
+
+
+def test_an_agent_on_the_hub_and_back(agent: Agent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    library = pytest.importorskip("huggingface_hub")
+    hub = Hub(tmp_path)
+    monkeypatch.setattr(library, "HfApi", hub)
+    monkeypatch.setattr(library, "snapshot_download", hub.snapshot_download)
+    address = agent.push_to_hub("me/donut", private=True, token="secret")
+    assert address == "hf://me/donut"
+    assert (hub.private, hub.token) == (True, "secret")
+    card = (tmp_path / "me" / "donut" / "README.md").read_text()
+    assert card.startswith('---\nlibrary_name: "zol"\npipeline_tag: "reinforcement-learning"\n')
+    assert 'zol.load("hf://me/donut")' in card
+    again = load(address)
+    assert again.facts["weights"] == agent.facts["weights"]
+    assert again.facts["origin"] == address
+    assert again.method() == "rehearse"
+    assert torch.equal(again.adapt("cross", "fb").latent.z, agent.adapt("cross", "fb").latent.z)
+    with pytest.raises(CheckpointError, match=r"could not publish somebody/else: 403 Forbidden\. Uploading"):
+        agent.push_to_hub("somebody/else")
+    with pytest.raises(CheckpointError, match="expected organisation/name"):
+        agent.push_to_hub("donut")
+
+
+def test_what_things_say_of_themselves_is_short(agent: Agent) -> None:
+    data = collect(200, generator())
+    skills = agent.adapt(["square", "cross"], "fb")
+    for thing, words in (
+        (data, "200 transitions of donut in 20 episodes"),
+        (agent.label(list(agent.tasks.values())), "rewards of 5 tasks: square"),
+        (skills.found, "square: estimated reward per step"),
+        (skills[0].latent, "for 'square' by fb"),
+        (agent.checkpoint, "a learned world"),
+        (agent.dynamics, "one step misses"),
+        (skills[0], "skill.act(observation) acts"),
+        (agent, "agent.adapt("),
+    ):
+        assert words in repr(thing)
+        assert len(repr(thing)) < 500
+    assert "push_to_hub" in (Agent.__doc__ or "")
+
+
+def test_evidence_of_one_task_and_of_what_is_none() -> None:
+    data, task = collect(200, generator()), Task("right", lambda s: s["obs"][..., 0])
+    assert Evidence.gather(data, task).tasks == ("right",)
+    assert torch.equal(
+        Evidence.gather(data, [task]).obs, Evidence.gather(data, task, generator=generator()).obs
+    )
+    for wrong in (right, [right], {"right": right}):
+        with pytest.raises(DataError, match="'right' is a function, a task was expected"):
+            Evidence.gather(data, wrong)  # type: ignore[arg-type]

@@ -16,7 +16,14 @@ from zol.models.base import model_hash
 from zol.testing import check_model
 from zol.train import pretrain
 
-QUICK: dict[str, Any] = {"steps": 20, "batch_size": 64, "log_every": 1, "learning_rate": 1e-3, "anneal": 0.0}
+QUICK: dict[str, Any] = {
+    "steps": 20,
+    "batch_size": 64,
+    "log_every": 1,
+    "learning_rate": 1e-3,
+    "anneal": 0.0,
+    "dynamics_steps": 0,
+}
 MAKERS = {
     "metamotivo-fb": (lambda: files.metamotivo(cpr=False), None),
     "metamotivo-fb-cpr": (files.metamotivo, None),

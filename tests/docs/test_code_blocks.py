@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -9,10 +10,10 @@ ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
-def python_blocks(page: Path) -> list[tuple[int, str]]:
-    """Line number and text of each fenced Python block."""
+def python_blocks(page: Path, kind: str = "") -> list[tuple[int, str]]:
+    """Line number and text of each fenced Python block; ``python slow`` marks those that take minutes."""
     text = page.read_text()
-    found = re.finditer(r"^```python\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE)
+    found = re.finditer(rf"^```python{kind}\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE)
     return [(text[: match.start(1)].count("\n") + 1, match.group(1)) for match in found]
 
 
@@ -23,6 +24,39 @@ def test_code_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyP
     for line, block in python_blocks(page):
         # Pad with empty lines, so that a traceback points at the line of the page.
         exec(compile("\n" * (line - 1) + block, str(page), "exec"), namespace)
+
+
+PENDULUM = ROOT / "docs" / "pendulum.md"
+
+
+def test_pendulum_takes_ten_lines_and_they_run_when_they_are_small() -> None:
+    """The very words of the page with fewer episodes, fewer steps and a shorter search."""
+    collected, told = (block for _, block in python_blocks(PENDULUM, " slow"))
+    assert len([line for line in told.splitlines() if line.strip()]) <= 10
+    small = {
+        "range(150)": "range(6)",
+        "steps=2_000": "steps=8",
+        "(upright)": "(upright, horizon=2, rounds=0)",
+    }
+    namespace: dict[str, Any] = {"__name__": "__docs__"}
+    for block in (collected, told):
+        for words, fewer in small.items():
+            block = block.replace(words, fewer)
+        exec(compile(block, str(PENDULUM), "exec"), namespace)
+    assert len(namespace["data"]) == 1_200
+    assert namespace["skill"].latent.method == "rehearse"
+
+
+@pytest.mark.slow
+def test_pendulum_swings_up() -> None:
+    """Random actions earn about −1300; ten lines and 30,000 random transitions must end above −800."""
+    namespace: dict[str, Any] = {"__name__": "__docs__"}
+    for _, block in python_blocks(PENDULUM, " slow"):
+        exec(compile(block, str(PENDULUM), "exec"), namespace)
+    assert len(namespace["data"]) == 30_000
+    earned = namespace["agent"].evaluate(namespace["skill"], episodes=50, env="Pendulum-v1", seed=1_000)
+    assert earned.mean > -800
+    assert earned.random.mean() < -1_000
 
 
 def test_the_readme_has_an_example() -> None:

@@ -26,7 +26,7 @@ IN_UNITS_OF_REWARD = frozenset(
 """Diagnostics and traces that are twice as large where rewards are; all others know no unit."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Adapted:
     """Latents ``[C, T, d]`` that a method found for C configurations and T tasks, and how it got there."""
 
@@ -39,6 +39,18 @@ class Adapted:
     estimate: Tensor  # [C, T] offline estimate of the mean reward per step
     diagnostics: Mapping[str, Tensor] = field(default_factory=dict)  # each [C, T]
     trace: Mapping[str, Tensor] = field(default_factory=dict)  # each [steps, C, T]; NaN after a row stopped
+
+    def __repr__(self) -> str:
+        configurations, tasks, size = self.z.shape
+        several = "" if configurations == 1 else f"{configurations} configurations of "
+        lines = [
+            f"  {task}: estimated reward per step {self.estimate[0, t]:.3g}"
+            for t, task in enumerate(self.evidence.tasks)
+        ]
+        head = f"Adapted({several}{self.method}: latents of {size} numbers for {tasks} tasks)"
+        return "\n".join(
+            [head, *lines, "  .latent(TASK) is one of them with its origin, .z has all, [C, T, d]"]
+        )
 
     @cached_property
     def distance(self) -> Tensor:

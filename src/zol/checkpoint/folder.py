@@ -16,7 +16,7 @@ hash in config.json tells whether the weights beside it are the ones it describe
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -57,7 +57,7 @@ DYNAMICS = "dynamics.safetensors"
 OWN_FACTS = ("schema", "network", "sizes", "weights", "versions", "digests", "integrity")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Checkpoint:
     """A model and what is known about it.
 
@@ -71,6 +71,18 @@ class Checkpoint:
     prompt: Mapping[str, Tensor]
     """a sample, or nothing: obs [N, D], starts [S, D], perhaps action, before, terminated and physics"""
     dynamics: LearnedWorld | None = None
+
+    def __repr__(self) -> str:
+        m, parts = self.model, []
+        parts.append(
+            f"a sample of {len(self.prompt['obs']):,} states" if "obs" in self.prompt else "no sample"
+        )
+        parts.append("no learned world" if self.dynamics is None else "a learned world")
+        return (
+            f"Checkpoint({self.facts['model']} model {self.facts['weights']} of {m.obs_dim} observations, "
+            f"{m.action_dim} actions and latents of {m.z_dim}; {', '.join(parts)}); "
+            "zol.Agent(checkpoint) can be asked for behaviour"
+        )
 
     @property
     def default_prompt(self) -> RewardPrompt:
@@ -144,10 +156,15 @@ def load(path: str | Path, *, discount: float | None = None) -> Checkpoint:
     record the one they were trained with.
     """
     refuse_pickles(Path(path))
-    if is_foreign(path):
-        place, origin = fetch(str(path)) if is_hub(path) else (path, {"origin": str(path)})
+    place, origin = fetch(str(path)) if is_hub(path) else (Path(path), {"origin": str(path)})
+    if is_foreign(place):
         return _adopt(load_foreign(place, discount=discount), origin)
-    folder = Path(path)
+    found = _load_own(place, path, discount)
+    return replace(found, facts={**found.facts, **origin}) if is_hub(path) else found
+
+
+def _load_own(folder: Path, path: str | Path, discount: float | None) -> Checkpoint:
+    """A folder that :func:`save` wrote; ``path`` is what the user called it."""
     if not folder.is_dir():
         raise CheckpointError(f"{folder} is not a checkpoint folder (with {CONFIG} and {WEIGHTS})")
     written = read_json(folder / CONFIG)

@@ -10,7 +10,8 @@ USE = """\
 ```python
 import zol
 
-checkpoint = zol.load("path/to/this/folder")
+agent = zol.load("{where}")
+skill = agent.adapt(lambda s: {reward})  # any reward; then skill.act(observation)
 ```
 """
 ONE_SEED = (
@@ -18,10 +19,10 @@ ONE_SEED = (
 )
 
 
-def model_card(facts: Mapping[str, Any]) -> str:
-    """Markdown from what ``config.json`` says."""
+def model_card(facts: Mapping[str, Any], where: str = "path/to/this/folder") -> str:
+    """Markdown from what ``config.json`` says; ``where`` is the address that loads the model."""
     title = facts.get("title", "A behavioural foundation model")
-    parts = [f"# {title}", _facts(facts), USE.strip()]
+    parts = [f"# {title}", _facts(facts), USE.format(where=where, reward='s["obs"][..., 0]').strip()]
     if facts.get("returns"):
         parts.append(_returns(facts))
     if facts.get("metrics"):

@@ -38,6 +38,7 @@ FIXED: dict[str, tuple[str, str]] = {
     "adapt": ("zol.cli.adapt:adapt", "find the latent for a task, offline, from a checkpoint alone"),
     "value": ("zol.cli.value:value", "what a latent will earn, by every offline estimator side by side"),
     "play": ("zol.cli.play:play", "a page on which the body follows rewards that you slide or type"),
+    "gallery": ("zol.cli.gallery:gallery", "behaviours of the zoo in one moving picture"),
     "zoo list": ("zol.cli.zoo:list_", "the pretrained models that come with zol"),
     "zoo pack": ("zol.cli.zoo:pack", "a checkpoint with what test time needs, and no more"),
     "sweep": ("zol.bench.sweep:sweep", "the same as bench sweep"),

@@ -37,7 +37,7 @@ if TYPE_CHECKING:  # ``import zol`` stays light
     from rich.progress import Progress
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Dataset:
     """Episodes of transitions, in memory or memory-mapped from disk."""
 
@@ -113,6 +113,15 @@ class Dataset:
                 writer.append_rows([self.episode(int(number)) for number in numbers])
                 bar.advance(len(numbers))
         return Dataset.open(path)
+
+    def __repr__(self) -> str:
+        where = "" if self.mapped is None else f" on disk at {self.mapped.path}"
+        world = f" of {self.provenance['world']}" if "world" in self.provenance else ""
+        return (
+            f"Dataset({len(self):,} transitions{world} in {self.episodes:,} episodes, "
+            f"{self.obs_dim} observation and {self.action_dim} action columns{where}); "
+            "zol.pretrain(data) makes an agent of it"
+        )
 
     def __len__(self) -> int:
         """The number of transitions."""

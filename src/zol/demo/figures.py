@@ -7,8 +7,10 @@ import torch
 from torch import Tensor
 
 from zol import measure
+from zol.adapt import Adapted
 from zol.common.pictures import write_picture
-from zol.demo.story import Story
+from zol.demo.paths import write_paths
+from zol.demo.story import Occupancy, Story
 from zol.fields import States
 from zol.models.network import Network
 from zol.worlds.donut import INNER, OUTER, Donut
@@ -39,18 +41,17 @@ def reconstruction(model: Network, z: Tensor, world: Donut) -> list[float]:
 
 
 def draw(story: Story, world: Donut, out: Path) -> dict[str, Path]:
-    """Write all figures as PNG files; name → path."""
+    """Write all figures, the first of them moving; name → path."""
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    paths = {}
+    paths = {"paths": write_paths(story, world, out / "paths.webp")}
     with plt.rc_context({"font.size": 9, "axes.titlesize": 9, "figure.dpi": 110}):
         for name, figure in {
             "reconstruction": _reconstruction_figure(story, world, plt),
             "occupancy": _occupancy_figure(story, plt),
-            "search": _search_figure(story, plt),
         }.items():
             paths[name] = write_picture(figure, out / f"{name}.png", bbox_inches="tight")
             plt.close(figure)
@@ -82,8 +83,8 @@ def _histogram(points: Tensor, weights: Tensor | None = None, cells: int = COARS
 
 
 def _reconstruction_figure(story: Story, world: Donut, plt: Any) -> Any:
-    """The paper's toy figure: support, reward, and B(s)ᵀz of ZOL and FB (and ridge, which it leaves out)."""
-    shown = ["zol", "fb", "ridge"]
+    """The paper's toy figure: support, reward, and B(s)ᵀz of FB, ZOL and the default."""
+    shown = ["fb", "zol", story.default]
     points, _ = grid()
     support = _histogram(story.dataset.transitions().obs, cells=FINE)
     figure, axes = plt.subplots(
@@ -95,58 +96,40 @@ def _reconstruction_figure(story: Story, world: Donut, plt: Any) -> Any:
         axes[t, 0].set_ylabel(name)
         for k, method in enumerate(shown):
             with torch.no_grad():
-                rebuilt = story.model.backward(points) @ story.methods[method].z[0, t]
+                rebuilt = story.agent.model.backward(points) @ story.methods[method].z[0, t]
             corr = story.reconstruction[method][t]
             _panel(axes[t, 2 + k], rebuilt, f"{method if t == 0 else ''} r={corr:.2f}".strip(), signed=True)
     figure.suptitle("Data, reward, and the reward each latent stands for: B(s)ᵀz")
     return figure
 
 
+def occupancy(model: Network, found: Adapted, visited: Tensor) -> Occupancy:
+    """Where a method's policies went, ``[steps, T, E, 2]``, and where the ratio says they go, on a grid."""
+    when = model.discount ** torch.arange(len(visited), dtype=torch.float64)
+    evidence = found.evidence
+    with torch.no_grad():
+        mu = measure.forward_mean(model, evidence.starts, found.z[0])
+        raw = measure.raw_ratio(model, mu, model.backward(evidence.obs))  # [T, N]
+    real = [_histogram(path, when.unsqueeze(-1)) for path in visited.unbind(1)]
+    predicted = [_histogram(evidence.obs, row.clamp_min(0.0)) for row in raw]
+    return Occupancy(torch.stack(real), torch.stack(predicted), raw.mean(-1))
+
+
 def _occupancy_figure(story: Story, plt: Any) -> Any:
     """Where the methods really go, beside where the ratio says they go."""
-    shown = ["fb", "zol"]
-    tasks = story.evidence.tasks
-    discount = story.model.discount
+    shown, tasks = ["fb", story.default], story.evidence.tasks
     figure, axes = plt.subplots(
         len(tasks), 2 * len(shown), figsize=(8, 2.1 * len(tasks)), layout="constrained"
     )
     for m, method in enumerate(shown):
-        raw = _raw_ratio(story, method)
+        found = story.occupancy[method]
         for t, task in enumerate(tasks):
-            path = story.visited[method][:, t]  # [steps, episodes, 2]
-            when = discount ** torch.arange(len(path), dtype=torch.float64)
-            real = _histogram(path, when.unsqueeze(-1))
-            predicted = _histogram(story.evidence.obs, raw[t].clamp_min(0.0))
-            overlap = 1 - 0.5 * float((real - predicted).abs().sum())
-            _panel(axes[t, 2 * m], real**0.25, f"{method}: visited" if t == 0 else "")
+            _panel(axes[t, 2 * m], found.visited[t] ** 0.25, f"{method}: visited" if t == 0 else "")
             heading = f"{method}: ratio says" if t == 0 else ""
-            _panel(axes[t, 2 * m + 1], predicted**0.25, f"{heading} (overlap {overlap:.2f})".strip())
+            title = f"{heading} (overlap {found.overlap[t]:.2f})".strip()
+            _panel(axes[t, 2 * m + 1], found.predicted[t] ** 0.25, title)
             axes[t, 0].set_ylabel(task)
     figure.suptitle(
         "Discounted occupancy: visited in rollouts, and predicted by the ratio (fourth-root scale)"
     )
-    return figure
-
-
-def _raw_ratio(story: Story, method: str) -> Tensor:
-    with torch.no_grad():
-        mu = measure.forward_mean(story.model, story.evidence.starts, story.methods[method].z[0])
-        return measure.raw_ratio(story.model, mu, story.model.backward(story.evidence.obs))
-
-
-def _search_figure(story: Story, plt: Any) -> Any:
-    """The trace of the searches: what the objective promised, step by step."""
-    figure, axes = plt.subplots(1, 3, figsize=(10, 2.6), layout="constrained")
-    panels = {"objective": "objective", "ess": "effective sample size", "distance": "distance from z0"}
-    for axis, (key, title) in zip(axes, panels.items(), strict=True):
-        for t, task in enumerate(story.evidence.tasks):
-            for method, style in {"zol": "-", "zol-far": ":"}.items():
-                label = task if method == "zol" else None
-                axis.plot(
-                    story.methods[method].trace[key][:, 0, t].numpy(), style, color=f"C{t}", label=label
-                )
-        axis.set_title(title)
-        axis.set_xlabel("step")
-    axes[0].legend(frameon=False, fontsize=7)
-    figure.suptitle("The search (solid: paper's settings; dotted: larger steps, looser trust region)")
     return figure

@@ -24,7 +24,7 @@ from zol.imagination.dynamics import Dynamics, DynamicsConfig, full_state
 from zol.tasks import Task
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class LearnedWorld:
     """Dynamics, full start states, and G held-out stretches of L real steps each.
 
@@ -35,6 +35,12 @@ class LearnedWorld:
     starts: Tensor  # [S, X]
     states: Tensor  # of the stretches, [G, L + 1, X]
     actions: Tensor  # of the stretches, [G, L, A]
+
+    def __repr__(self) -> str:
+        return (
+            f"LearnedWorld({self.dynamics.members} networks; one step misses {self.one_step_error():.1%} of "
+            f"the variance of changes; {len(self.starts)} start states)"
+        )
 
     @staticmethod
     def gather(

@@ -16,8 +16,11 @@ PAGES = Environment(
 
 
 def embedded(picture: Path) -> str:
-    """A PNG file as an address that needs no second file."""
-    return "data:image/png;base64," + base64.b64encode(picture.read_bytes()).decode()
+    """A picture (png, webp …) as an address that needs no second file."""
+    return (
+        f"data:image/{picture.suffix.removeprefix('.')};base64,"
+        + base64.b64encode(picture.read_bytes()).decode()
+    )
 
 
 def paragraphs(text: str) -> list[tuple[str, list[str]]]:

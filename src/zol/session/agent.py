@@ -13,8 +13,10 @@ from rich.progress import Progress
 from zol import checkpoint
 from zol.adapt import Problem, find_method, solve
 from zol.checkpoint import Checkpoint, zoo
+from zol.checkpoint.publishing import push
 from zol.common.config import Config
 from zol.common.errors import CheckpointError, DataError, ZolError
+from zol.common.files import new_folder
 from zol.common.progress import shown
 from zol.data import Dataset
 from zol.evidence import Evidence
@@ -24,6 +26,7 @@ from zol.imagination.learned_world import LearnedWorld
 from zol.models.base import Latent, identity
 from zol.rollout import evaluate, random_returns
 from zol.session.appraisal import Appraisal
+from zol.session.environment import evaluate_in, film_in
 from zol.session.evaluation import Evaluation
 from zol.session.skill import Skill, Skills, joint_policy, played_together
 from zol.session.wishes import Wish, Wishes, as_reward, first_line, with_names
@@ -34,6 +37,7 @@ from zol.value.base import joined
 from zol.value.optidice import optidice
 from zol.worlds import make
 from zol.worlds.base import World, find_task
+from zol.worlds.gym_env import GymEnvironment
 
 AUTO = "auto"
 """The method that fits the checkpoint: ``rehearse`` with a learned world, plain ``fb`` without."""
@@ -52,7 +56,18 @@ def load(path: str | Path, *, discount: float | None = None, data: Dataset | Non
 
 
 class Agent:
-    """A pretrained model that can be asked for behaviour."""
+    """A pretrained model that can be asked for behaviour.
+
+    agent.adapt(reward)          a skill for a function of states, a Task, or the name of a task
+    agent.value(skill)           what it would earn per step, estimated offline, with an interval
+    agent.evaluate(skill)        what it earns: in the agent's world, or env="Pendulum-v1" of gymnasium
+    agent.film(skill, folder)    one episode as .mp4, there, too
+    agent.export(folder, skill)  the policy as ONNX, for a robot
+    agent.save(folder)           a checkpoint; agent.push_to_hub("organisation/name") publishes it
+    agent.tasks, agent.layout    the named tasks of its world, and the fields that rewards may read
+
+    ``zol.load`` opens one, ``zol.pretrain`` makes one from data.
+    """
 
     def __init__(
         self,
@@ -267,18 +282,32 @@ class Agent:
         skills: Skill | Sequence[Skill],
         episodes: int = 20,
         *,
+        env: Any = None,
         seed: int = 0,
+        steps: int | None = None,
         progress: Progress | None = None,
     ) -> Evaluation:
-        """What skills earn in the world, each by its own task, beside random actions from the same states."""
-        if self.world is None:
-            raise CheckpointError(
-                f"{self.path} does not name its world, so nothing can be tested: evaluate needs a world or "
-                "an environment (Agent(checkpoint, world=…)); skill.act(observation) works without one"
-            )
+        """What skills earn in the world, each by its own task, beside random actions from the same states.
+
+        ``env`` is an environment of gymnasium to play in instead, or its id: ``"Pendulum-v1"``. Its own
+        reward is what counts then, and the reward that each skill was asked for stands beside it; ``steps``
+        cuts its episodes short.
+        """
         chosen = [skills] if isinstance(skills, Skill) else list(skills)
         if not chosen:
             raise DataError("there are no skills to evaluate")
+        if env is not None:
+            with GymEnvironment(env) as environment, shown(progress) as display:
+                return evaluate_in(
+                    environment, self.layout, chosen, episodes, seed=seed, steps=steps, progress=display
+                )
+        if self.world is None:
+            raise CheckpointError(
+                f"{self.path} does not name its world, so nothing can be tested: evaluate needs a world or "
+                'an environment (evaluate(skill, env="Pendulum-v1")); skill.act(obs) works without one'
+            )
+        if steps is not None:
+            raise DataError(f"episodes of {self.world.name} are played whole: steps= is for env=")
         tasks = [skill.require_task() for skill in chosen]
         returns = torch.empty(len(chosen), episodes, dtype=torch.float64)
         with shown(progress) as display:
@@ -429,20 +458,59 @@ class Agent:
         skills: Skill | Sequence[Skill],
         folder: str | Path,
         *,
+        env: Any = None,
         seed: int = 0,
         steps: int | None = None,
         progress: Progress | None = None,
     ) -> list[Path]:
-        """``folder/TASK.mp4`` of one episode of every skill (MuJoCo worlds)."""
+        """``folder/TASK.mp4`` of one episode of every skill.
+
+        In the agent's own world, if that can draw itself (MuJoCo worlds), or in ``env``: an id of gymnasium,
+        or an environment that was made with ``render_mode="rgb_array"``.
+        """
         from zol.film import film  # OpenGL, which nothing else here needs
 
+        chosen = [skills] if isinstance(skills, Skill) else list(skills)
+        if env is not None:
+            with GymEnvironment(env, pictures=True) as environment, shown(progress) as display:
+                return film_in(environment, chosen, folder, seed=seed, steps=steps, progress=display)
         if self.world is None:
-            raise CheckpointError(f"{self.path} does not name its world, so nothing can be filmed")
-        latents = [skill.single_latent() for skill in ([skills] if isinstance(skills, Skill) else skills)]
+            raise CheckpointError(
+                f"{self.path} does not name its world, so nothing can be filmed: film(skill, folder, env=…) "
+                "films an environment of gymnasium"
+            )
+        latents = [skill.single_latent() for skill in chosen]
         generator = torch.Generator().manual_seed(seed)
         return film(
             self.world, self.model, latents, folder, generator=generator, steps=steps, progress=progress
         )
+
+    # Where it goes
+
+    def save(self, folder: str | Path) -> Path:
+        """Write a new checkpoint folder with model, sample of states, learned world and model card.
+
+        ``zol.load(folder)`` opens it, here or on another machine.
+        """
+        with new_folder(Path(folder)) as filling:
+            self._write(filling)
+        return Path(folder)
+
+    def push_to_hub(
+        self, name: str, *, private: bool = False, message: str = "Upload with zol", token: str | None = None
+    ) -> str:
+        """Upload the checkpoint with its model card to the Hugging Face hub; the address that loads it.
+
+        ``name`` is ``"organisation/name"``; ``zol.load("hf://organisation/name")`` opens it anywhere. Needs
+        the extra ``hub`` and a token of the hub (``hf auth login``, or ``token``).
+        """
+        return push(self._write, name, private=private, message=message, token=token)
+
+    def _write(self, folder: Path) -> None:
+        facts = {k: v for k, v in self.facts.items() if k not in checkpoint.OWN_FACTS}
+        checkpoint.save(self.model, folder, prompt=self.checkpoint.prompt or None, facts=facts)
+        if self.dynamics is not None:
+            self.dynamics.save(folder / checkpoint.DYNAMICS)
 
     def export(self, folder: str | Path, skills: Skill | Sequence[Skill] = (), **options: Any) -> Exported:
         """The policy as ONNX with these skills' latents and a contract (``options`` as in zol.export)."""

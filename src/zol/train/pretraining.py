@@ -32,6 +32,7 @@ from zol.train.learned_world import WorldConfig, learn_world, report_learned_wor
 from zol.train.loop import TrainConfig, fit, prompt_sample
 from zol.train.planning import Plan, plan
 from zol.train.returns import ReturnEvaluation
+from zol.train.run_folder import RunFolder
 from zol.train.tensorboard import require_tensorboard
 from zol.worlds.base import World
 
@@ -47,7 +48,7 @@ def pretrain(
     preset: str = "auto",
     seed: int = 0,
     episodes: int = 0,
-    dynamics_steps: int = 0,
+    dynamics_steps: int | None = None,
     start_from: Agent | Checkpoint | str | Path | None = None,
     device: str = "auto",
     threads: int = 0,
@@ -58,9 +59,9 @@ def pretrain(
 
     ``settings`` are fields of ``TrainConfig`` and of the model's configuration; what is not given comes from
     the preset. ``out`` is the folder of the run, where an interrupted one is continued. ``episodes`` test
-    episodes per task make a learning curve (0: none), ``dynamics_steps`` train a learned world beside the
-    model (0: none). ``start_from`` is a checkpoint whose network is trained further: a folder, a zoo name,
-    ``hf://…``.
+    episodes per task make a learning curve (0: none). A learned world, in which ``agent.adapt`` rehearses, is
+    trained beside the model: ``dynamics_steps`` (0: none), by default as many per step as in the preset.
+    ``start_from`` is a checkpoint whose network is trained further: a folder, a zoo name, ``hf://…``.
     """
     found = plan(
         model,
@@ -78,10 +79,13 @@ def pretrain(
             )
     loop = {name: value for name, value in settings.items() if name in TrainConfig.model_fields}
     loop |= {"seed": seed} | ({} if steps is None else {"steps": steps})
+    training = found.training.updated(**loop)
+    if dynamics_steps is None:
+        dynamics_steps = _steps_of_the_learned_world(found, training.steps, out)
     trained = execute(
         found,
         out=out,
-        training=found.training.updated(**loop),
+        training=training,
         settings={**found.settings, **{name: v for name, v in settings.items() if name in own}},
         episodes=episodes,
         dynamics_steps=dynamics_steps,
@@ -90,6 +94,12 @@ def pretrain(
         progress=progress,
     )
     return Agent(trained, path="this model" if out is None else str(out))
+
+
+def _steps_of_the_learned_world(plan: Plan, steps: int, out: str | Path | None) -> int:
+    """In proportion to the model's, as in the preset; as before where the run continues an earlier one."""
+    before = None if out is None else RunFolder(Path(out) / "dynamics").settings()
+    return round(plan.dynamics_steps * steps / plan.training.steps) if before is None else before["steps"]
 
 
 def execute(

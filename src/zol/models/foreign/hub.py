@@ -13,7 +13,13 @@ COMMIT = re.compile(r"[0-9a-f]{40}")
 ADDRESS = re.compile(r"hf://([\w.-]+/[\w.-]+)(?:@([\w./-]+))?")
 # Never *.pkl or *.pth: what is not downloaded cannot be opened by mistake. The data files (gigabytes)
 # are left out as well.
-WANTED = ["*config.json", "*init_kwargs.json", "*model.safetensors"]
+WANTED = [
+    "*config.json",
+    "*init_kwargs.json",
+    "*model.safetensors",
+    "prompt.safetensors",
+    "dynamics.safetensors",
+]
 
 
 def is_hub(path: str | Path) -> bool:

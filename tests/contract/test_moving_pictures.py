@@ -1,0 +1,112 @@
+"""Moving pictures: of the demo, of the zoo, and what they say where nothing can be drawn."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from zol.cli import main
+from zol.common.animation import lettering, write_animation
+from zol.common.errors import DataError, MissingExtra
+from zol.demo import film, gallery
+from zol.demo.story import verdict
+from zol.report import Scores
+
+
+def pictures(count: int) -> list[np.ndarray]:
+    return [np.full((20, 30, 3), 40 * k, dtype=np.uint8) for k in range(count)]
+
+
+def test_an_animation_has_every_picture_in_order(tmp_path: Path) -> None:
+    path = write_animation(tmp_path / "a.webp", pictures(4), fps=10, hold=2.0)
+    with Image.open(path) as found:
+        assert found.n_frames == 4
+        levels, times = [], []
+        for k in range(4):
+            found.seek(k)
+            levels.append(np.asarray(found.convert("RGB")).mean())
+            times.append(found.info["duration"])
+    np.testing.assert_allclose(levels, [0, 40, 80, 120], atol=3)
+    assert times == [100, 100, 100, 2000]
+    with pytest.raises(DataError, match=r"written to a \.webp file"):
+        write_animation(tmp_path / "a.gif", pictures(1), fps=10)
+    with pytest.raises(DataError, match="no pictures"):
+        write_animation(tmp_path / "a.webp", [], fps=10)
+
+
+def test_lettering_marks_the_picture_and_not_its_original() -> None:
+    (paper,) = pictures(1)
+    written = lettering(paper, "words", (15, 10), anchor="mm", colour=(255, 255, 255))
+    assert written.max() > 100
+    assert paper.max() == 0
+
+
+def scores(**means: float) -> Scores:
+    """Constant scores but for noise that all methods share."""
+    shared = np.random.default_rng(0).normal(0, 0.1, (1, 2, 50))
+    return Scores(("a", "b"), {name: mean + shared for name, mean in means.items()})
+
+
+@pytest.mark.parametrize(
+    ("default", "words"),
+    [
+        (0.7, "The default, rehearse, beats plain FB: it earns 0.7"),
+        (0.3, "loses to plain FB"),
+        (0.5, "keeps plain FB's latents"),
+    ],
+)
+def test_the_verdict_is_what_the_numbers_say(default: float, words: str) -> None:
+    found = scores(fb=0.5, zol=0.45, rehearse=default, **{"perturb-far": 0.4})
+    sentence = verdict(found, "rehearse")
+    assert words in sentence
+    assert "the paper's search -0.050" in sentence
+    assert ("nothing here does better" in sentence) == (default >= 0.5)
+    assert ("the best is fb" in sentence) == (default == 0.3)
+
+
+def test_a_difference_within_noise_is_called_so() -> None:
+    noise = np.random.default_rng(2).normal(0, 0.1, (1, 2, 50))
+    noise -= noise.mean() - 0.001
+    plain = scores(fb=0.5, zol=0.5, **{"perturb-far": 0.5})
+    found = Scores(plain.tasks, {**plain.values, "rehearse": plain.values["fb"] + noise})
+    assert "rehearse, cannot be told from plain FB" in verdict(found, "rehearse")
+
+
+def test_a_model_of_the_zoo_on_film(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(film, "SECONDS", 0.4)
+    monkeypatch.setattr(film, "EPISODES", 1)
+    made = film.make_film(tmp_path, seed=0)
+    assert made.picture == tmp_path / "film.webp"
+    assert "spin over and over" in made.words
+    with Image.open(made.picture) as found:
+        assert found.size == (gallery.WIDTH, gallery.HEIGHT)
+        assert np.asarray(found.convert("RGB")).std() > 10  # something is drawn
+
+
+def test_without_a_simulator_the_page_says_what_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing(*_: object, **__: object) -> None:
+        raise MissingExtra("mujoco", "dmc", "the world 'walker'")
+
+    monkeypatch.setattr(film, "show", missing)
+    made = film.make_film(tmp_path, seed=0)
+    assert made.picture is None
+    assert "mujoco" in made.words
+
+
+def test_the_gallery_is_one_picture_of_several_behaviours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    both = (gallery.SHOWN[4], gallery.SHOWN[5])
+    assert {behaviour.model for behaviour in both} == {"point_mass_maze"}
+    monkeypatch.setattr(gallery.write_gallery, "__defaults__", (both,))
+    monkeypatch.setattr(gallery.show, "__defaults__", ("fb",))
+    main(f"gallery --out {tmp_path / 'b.webp'} --seconds 0.5 --episodes 1".split())
+    with Image.open(tmp_path / "b.webp") as found:
+        assert found.size == (2 * gallery.WIDTH, gallery.HEIGHT + gallery.CAPTION)
+        assert found.n_frames > 3
+    out = capsys.readouterr().out
+    assert "point_mass_maze: go to" in out
+    assert "1 episodes each, seed 0" in out

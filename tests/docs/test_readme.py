@@ -1,0 +1,60 @@
+"""The README's tables are what the zoo and the stored results say."""
+
+import csv
+from pathlib import Path
+
+from zol import checkpoint
+from zol.checkpoint import zoo
+from zol.common.markdown import markdown_table
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text()
+METHODS = {
+    "fb": "plain FB: z = E[B r]",
+    "ridge": "least squares r ≈ Bᵀz",
+    "zol": "the paper's search, one setting for all tasks",
+    "perturb": "control: random moves as long as zol's",
+    "rehearse": "ours, the default: latents played in a learned world",
+    "lola": "LoLA, 20,000 steps of the environment per task",
+}
+
+
+def zoo_table() -> str:
+    rows = []
+    for name in zoo.names():
+        facts = checkpoint.load(zoo.find(name)).facts
+        first, last = facts["returns"][0], facts["returns"][-1]
+        tasks = [key for key in last if key.startswith("return/") and key != "return/mean"]
+        best = max(tasks, key=lambda key: last[key])
+        rows.append(
+            (
+                f"`{name}`",
+                str(len(tasks)),
+                f"{last['return/mean']:.0f}",
+                f"{first['random/mean']:.0f}",
+                f"{best.removeprefix('return/')} {last[best]:.0f}",
+            )
+        )
+    return markdown_table(("model", "tasks", "mean return", "random actions", "best task"), rows)
+
+
+def methods_table() -> str:
+    with (ROOT / "results" / "exorl-overall.csv").open() as file:
+        found = {row["method"]: row for row in csv.DictReader(file)}
+    rows = [
+        (f"`{name}`", text, found[name]["mean [95 %]"], found[name]["Δ % [95 %]"].replace("-", "−"))
+        for name, text in METHODS.items()
+    ]
+    return markdown_table(("method", "what it is", "mean return [95 %]", "change [95 %]"), rows)
+
+
+def test_its_table_of_models_is_the_zoos() -> None:
+    assert zoo_table() in README, f"README.md should hold:\n{zoo_table()}"
+
+
+def test_its_table_of_methods_is_that_of_the_results() -> None:
+    assert methods_table() in README, f"README.md should hold:\n{methods_table()}"
+
+
+def test_its_moving_picture_is_small_enough_to_load_at_once() -> None:
+    assert (ROOT / "docs" / "images" / "behaviours.webp").stat().st_size < 2_000_000
