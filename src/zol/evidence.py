@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,6 +13,9 @@ from zol.data import Dataset
 from zol.fields import Layout, States
 from zol.models.base import Model
 from zol.tasks import Task
+
+Tasks = Task | Sequence[Task] | Mapping[str, Task]
+"""One task or several."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +56,7 @@ class Evidence:
     @staticmethod
     def gather(
         dataset: Dataset,
-        tasks: Sequence[Task] | Mapping[str, Task],
+        tasks: Tasks,
         layout: Layout | None = None,
         *,
         samples: int = 10_000,
@@ -69,11 +73,9 @@ class Evidence:
         return replace(labelled, before=batch.obs, terminated=batch.terminated)
 
     @staticmethod
-    def label(
-        states: States, tasks: Sequence[Task] | Mapping[str, Task], starts: Tensor, data: str = ""
-    ) -> "Evidence":
+    def label(states: States, tasks: Tasks, starts: Tensor, data: str = "") -> "Evidence":
         """Label states that are already at hand, such as the sample that travels with a checkpoint."""
-        wanted = list(tasks.values()) if isinstance(tasks, Mapping) else list(tasks)
+        wanted = _as_list(tasks)
         rewards = torch.stack([task(states).float() for task in wanted])
         for name, bad in zip((t.name for t in wanted), (~rewards.isfinite()).sum(-1).tolist(), strict=True):
             if bad:
@@ -85,7 +87,7 @@ class Evidence:
     def from_sample(
         sample: Mapping[str, Tensor],
         layout: Layout,
-        tasks: Sequence[Task] | Mapping[str, Task],
+        tasks: Tasks,
         *,
         starts: int = 256,
         data: str = "",
@@ -111,6 +113,22 @@ class Evidence:
         tasks = [name for name, kept in zip(self.tasks, rewarded, strict=True) if kept]
         return self.only(*tasks), [name for name in self.tasks if name not in tasks]
 
+    def constant_tasks(self) -> list[str]:
+        """Tasks whose reward is the same, and not zero, in every sampled state: all behaviour earns alike."""
+        alike = (self.rewards.amax(-1) == self.rewards.amin(-1)) & (self.rewards.abs().amax(-1) > 0)
+        return [name for name, same in zip(self.tasks, alike.tolist(), strict=True) if same]
+
+    def __repr__(self) -> str:
+        means = ", ".join(
+            f"{name} {mean:.3g}"
+            for name, mean in zip(self.tasks, self.rewards.mean(-1).tolist(), strict=True)
+        )
+        whole = "whole transitions" if self.before is not None else "next states only"
+        return (
+            f"Evidence({len(self.obs):,} states of {self.obs.shape[-1]} columns ({whole}), "
+            f"{len(self.starts):,} start states; mean rewards: {means})"
+        )
+
     def only(self, *tasks: str) -> "Evidence":
         """The same transitions with the rewards of some tasks."""
         for name in tasks:
@@ -124,3 +142,20 @@ class Evidence:
     ) -> Tensor:
         """Closed-form latents of all tasks, ``[T, d]``."""
         return prompt.reward(model, self.obs, self.rewards, how, centre=centre)
+
+
+def _as_list(tasks: Any) -> list[Task]:
+    """The tasks; what is none of them is answered with how to make one."""
+    if isinstance(tasks, Task):
+        return [tasks]
+    if callable(tasks):
+        raise DataError(
+            'a reward function needs a name here: Task("name", function); agent.adapt(function) gives one'
+        )
+    wanted = list(tasks.values()) if isinstance(tasks, Mapping) else list(tasks)
+    for task in wanted:
+        if not isinstance(task, Task):
+            raise DataError(
+                f'expected tasks, got {type(task).__name__}: Task("name", function), or world.tasks["name"]'
+            )
+    return wanted

@@ -30,6 +30,18 @@ class Adapted:
         """‖z − Π(z0)‖ / ‖Π(z0)‖, ``[C, T]``."""
         return (self.z - self.start).norm(dim=-1) / self.start.norm(dim=-1)
 
+    def __repr__(self) -> str:
+        configurations, tasks, d = self.z.shape
+        several = f"{configurations} configurations of " if configurations > 1 else ""
+        estimates = ", ".join(
+            f"{name} {value:.3g}"
+            for name, value in zip(self.evidence.tasks, self.estimate[0].tolist(), strict=True)
+        )
+        return (
+            f"Adapted({several}{self.method}: latents z [{configurations}, {tasks}, {d}]; offline estimates "
+            f'of the reward per step: {estimates}; .latent("TASK") takes one out)'
+        )
+
     def latent(self, task: str, config: int = 0) -> Latent:
         """The latent of one task, with its provenance."""
         if task not in self.evidence.tasks:

@@ -53,6 +53,7 @@ from zol.tasks import humenv
 
 CONFIG, WEIGHTS, PROMPT = "config.json", "model.safetensors", "prompt.safetensors"
 DYNAMICS = "dynamics.safetensors"
+UNFINISHED = "run.json"  # what a training run writes first (zol.train.run_folder)
 # what save() itself says about a network, beside the facts it is given
 OWN_FACTS = ("schema", "network", "sizes", "weights", "versions", "digests", "integrity")
 
@@ -71,6 +72,17 @@ class Checkpoint:
     prompt: Mapping[str, Tensor]
     """a sample, or nothing: obs [N, D], starts [S, D], perhaps action, before, terminated and physics"""
     dynamics: LearnedWorld | None = None
+
+    def __repr__(self) -> str:
+        m = self.model
+        sizes = f"{m.obs_dim} observations, {m.action_dim} actions, latents of {m.z_dim}"
+        facts = [f"{name} {self.facts[name]}" for name in ("world", "steps", "seed") if name in self.facts]
+        carries = f"a sample of {len(self.prompt['obs']):,} states" if "obs" in self.prompt else "no sample"
+        learned = "with" if self.dynamics is not None else "without"
+        return (
+            f"Checkpoint({', '.join([str(self.facts['model']), *facts])}: {sizes}; {carries}, {learned} a "
+            f"learned world; weights {self.facts['weights']})"
+        )
 
     @property
     def default_prompt(self) -> RewardPrompt:
@@ -150,6 +162,11 @@ def load(path: str | Path, *, discount: float | None = None) -> Checkpoint:
     folder = Path(path)
     if not folder.is_dir():
         raise CheckpointError(f"{folder} is not a checkpoint folder (with {CONFIG} and {WEIGHTS})")
+    if not (folder / CONFIG).exists() and (folder / UNFINISHED).exists():
+        raise CheckpointError(
+            f"{folder} holds a training run that is not finished, so there is no checkpoint yet: the zol "
+            "train command that began it continues it (zol train show tells how far it is)"
+        )
     written = read_json(folder / CONFIG)
     facts = upgraded(written, folder)
     if discount is not None:

@@ -15,6 +15,7 @@ from typing import NoReturn
 
 from zol.bench import BENCHMARKS
 from zol.common.errors import ZolError, unknown_name
+from zol.common.interrupts import Stopped
 from zol.models import MODELS
 
 # name: (where, what it does in one line)
@@ -48,6 +49,7 @@ READ_TWICE = {"adapt"}
 # Exit codes beside 0: 1 a reader went away, 2 something is wrong with the command or its input,
 # 3 the system refused (disk, memory, permissions), 130 interrupted.
 REFUSED = (OSError, MemoryError, sqlite3.Error)
+NOTHING_KEPT = "what this command was computing is lost, files that were there before are intact"
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -68,8 +70,8 @@ def main(argv: list[str] | None = None) -> None:
         sys.exit(1)
     except REFUSED as error:
         _complain(refusal(error, " ".join(words[:2])), 3, error, debug)
-    except KeyboardInterrupt:
-        print("\nzol: stopped; everything finished so far is saved", file=sys.stderr)
+    except KeyboardInterrupt as stop:  # what has more to say about it raises Stopped
+        print(f"\nzol: stopped; {stop if isinstance(stop, Stopped) else NOTHING_KEPT}", file=sys.stderr)
         sys.exit(130)
 
 

@@ -21,19 +21,20 @@ from zol.film import require_filming
 from zol.models.base import identity
 from zol.tasks.from_file import task_from_file
 
-# what the table shows beside the estimate: title → diagnostic, as far as the method tells it
+# what the table shows beside the estimate, as far as the method tells it: title → diagnostic, what it means
 COLUMNS = {
-    "ESS": "ess",
-    "negative": "negative_share",
-    "mean ratio": "mean_ratio",
-    "moved": "distance",
-    "corr.": "correlation",
-    "error": "one_step_error",
-    "changed": "changed",
-    "gain": "imagined_gain",
-    "doubt": "doubt",
-    "env. steps": "environment_steps",
+    "ESS": ("ess", "share of the sampled states that the estimate rests on; 1 is all of them"),
+    "negative": ("negative_share", "share of the states with a negative density ratio; 0 is right"),
+    "mean ratio": ("mean_ratio", "of the density ratio over the data; 1 is right"),
+    "moved": ("distance", "distance from the plain latent, relative to its length"),
+    "corr.": ("correlation", "of imagined and real rewards: how well the learned world predicts them"),
+    "error": ("one_step_error", "share of a step's change that the learned world misses"),
+    "changed": ("changed", "1 if the plain latent was replaced"),
+    "gain": ("imagined_gain", "imagined reward per step beyond the plain latent's"),
+    "doubt": ("doubt", "standard deviation of the estimate between the learned worlds"),
+    "env. steps": ("environment_steps", "steps that were taken in the environment"),
 }
+MEAN_RATIO = (0.8, 1.25)  # an estimate by a density ratio whose mean is outside is no estimate
 
 
 def adapt(words: Sequence[str]) -> None:
@@ -49,9 +50,9 @@ def _command(words: Sequence[str]) -> Callable[..., None]:
 
     def adapt(
         model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")],
-        task: tuple[str, ...] = (),
-        reward: tuple[str, ...] = (),
-        method: str = session.AUTO,
+        task: Annotated[tuple[str, ...], tyro.conf.arg(metavar="[TASK ...]")] = (),
+        reward: Annotated[tuple[str, ...], tyro.conf.arg(metavar="[FILE.py:NAME ...]")] = (),
+        method: Annotated[str, tyro.conf.arg(metavar="METHOD")] = session.AUTO,
         settings: Any = settings,
         start_states: int = session.STARTS,
         episodes: int = 0,
@@ -89,9 +90,14 @@ def _command(words: Sequence[str]) -> Callable[..., None]:
         if skills.unrewarded:
             note = f"no reward on any sampled state, left out: {', '.join(skills.unrewarded)}"
             console.print(note, soft_wrap=True)
+        for name in skills.found.evidence.constant_tasks():
+            note = f"the reward '{name}' is the same in every sampled state: any behaviour earns as much"
+            console.print(note, soft_wrap=True)
         where = agent.path if agent.world is None else agent.world.name
         title = f"{skills.found.method} on {where}, model {identity(agent.model)}"
-        console.print(report.table(_cells(skills.found, tested), title))
+        report.print_table(console, _cells(skills.found, tested), title)
+        for line in _legend(skills.found, tested):
+            console.print(line, highlight=False)
         if out is not None:
             for skill in skills:
                 skill.save(out / f"{skill.latent.task}.json")
@@ -142,11 +148,11 @@ def _method_of(words: Sequence[str]) -> str:
 def _cells(found: Adapted, tested: session.Evaluation | None) -> report.Cells:
     """One row per task: what it earned (if that was tested), the estimate, and diagnostics."""
     shown = {
-        title: found.diagnostics[name][0] for title, name in COLUMNS.items() if name in found.diagnostics
+        title: found.diagnostics[name][0] for title, (name, _) in COLUMNS.items() if name in found.diagnostics
     }
     columns = ["task", "estimate", *shown]
     rows = [
-        [name, f"{found.estimate[0, t]:.3f}", *(f"{value[t]:.4g}" for value in shown.values())]
+        [name, f"{found.estimate[0, t]:.3f}", *(f"{value[t]:.3g}" for value in shown.values())]
         for t, name in enumerate(found.evidence.tasks)
     ]
     if tested is not None:
@@ -154,3 +160,24 @@ def _cells(found: Adapted, tested: session.Evaluation | None) -> report.Cells:
         for row, earned, chance in zip(rows, tested.intervals, tested.random.mean(1).tolist(), strict=True):
             row[1:1] = [str(earned), report.number(chance)]
     return columns, rows
+
+
+def _legend(found: Adapted, tested: session.Evaluation | None) -> list[str]:
+    """What the columns mean, and which estimates are not to be trusted."""
+    lines = ["estimate: mean reward per step, offline, never measured"]
+    if tested is not None:
+        episodes, steps = tested.returns.shape[1], tested.steps
+        lines += [
+            f"return: mean of {episodes} episodes of {steps} steps with its 95 % interval over episodes"
+        ]
+        lines += [f"random: what random actions earn (an estimate times {steps} compares with a return)"]
+    lines += [
+        f"{title}: {meaning}" for title, (name, meaning) in COLUMNS.items() if name in found.diagnostics
+    ]
+    if "mean_ratio" in found.diagnostics:
+        ratios = zip(found.evidence.tasks, found.diagnostics["mean_ratio"][0].tolist(), strict=True)
+        low, high = MEAN_RATIO
+        far = [f"{task} {ratio:.2g}" for task, ratio in ratios if not low <= ratio <= high]
+        if far:
+            lines += [f"the mean ratio is far from 1, so these estimates cannot be trusted: {', '.join(far)}"]
+    return lines

@@ -78,7 +78,7 @@ def _train(name: str, found: Plan, words: Sequence[str]) -> None:
         start_from: Start = None,
         training: TrainConfig = found.training,
         model: Settings = Settings(**found.settings),  # type: ignore[valid-type]  # noqa: B008
-        episodes: int = EPISODES if found.world_name is not None else 0,
+        episodes: int = 0 if found.dataset is not None and found.world_name is None else EPISODES,
         dynamics_steps: int = found.dynamics_steps,
         device: str = "auto",
         threads: int = 0,
@@ -94,7 +94,8 @@ def _train(name: str, found: Plan, words: Sequence[str]) -> None:
                 hf://organisation/name
             training: the loop
             model: the networks and their losses; --learning-rate sets all rates unless the others are given
-            episodes: test episodes per task, every --eval-every steps, on the data's world; 0 tests nothing
+            episodes: test episodes per task, every --eval-every steps, on the data's world; 0 tests nothing,
+                which is the default where the data name no world
             dynamics_steps: steps of the learned world that is trained next on the same data and stored in the
                 checkpoint for zol adapt --method rehearse; 0 trains none
             device: auto, cpu, cuda, cuda:1 …, mps

@@ -114,6 +114,16 @@ class Dataset:
                 bar.advance(len(numbers))
         return Dataset.open(path)
 
+    def __repr__(self) -> str:
+        where = "in memory" if self.mapped is None else f"at {self.mapped.path}"
+        world = f" of {self.provenance['world']}" if "world" in self.provenance else ""
+        starts = "first states of episodes" if self.resets is None else f"{len(self.resets):,} start states"
+        return (
+            f"Dataset({len(self):,} transitions{world} in {self.episodes:,} episodes {where}: "
+            f"{self.obs_dim} observations, {self.action_dim} actions; {starts}; "
+            f"columns {', '.join(self.columns)})"
+        )
+
     def __len__(self) -> int:
         """The number of transitions."""
         return int(self._ends[-1]) if len(self._ends) else 0

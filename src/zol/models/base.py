@@ -212,6 +212,12 @@ class Latent:
     estimate: float | None = None  # offline estimate of the mean reward per step, not a measured return
     diagnostics: Mapping[str, float] = field(default_factory=dict)
 
+    def __repr__(self) -> str:
+        estimate = (
+            "" if self.estimate is None else f", expected reward per step {self.estimate:.3g} (offline)"
+        )
+        return f"Latent({self.task} by {self.method}: {len(self.z)} numbers for model {self.model}{estimate})"
+
     def require(self, model_identity: str, z_dim: int | None = None) -> Tensor:
         """z, after checking that it belongs to the model with this hash and latents of this size."""
         if self.model != model_identity:

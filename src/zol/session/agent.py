@@ -334,10 +334,16 @@ class Agent:
 
         if self.world is None:
             raise CheckpointError(f"{self.path} does not name its world, so nothing can be filmed")
-        latents = [skill.single_latent() for skill in ([skills] if isinstance(skills, Skill) else skills)]
-        generator = torch.Generator().manual_seed(seed)
+        chosen = [skills] if isinstance(skills, Skill) else list(skills)
         return film(
-            self.world, self.model, latents, folder, generator=generator, steps=steps, progress=progress
+            self.world,
+            self.model,
+            [skill.single_latent() for skill in chosen],
+            folder,
+            generator=torch.Generator().manual_seed(seed),
+            tasks=[skill.task for skill in chosen],
+            steps=steps,
+            progress=progress,
         )
 
     def export(self, folder: str | Path, skills: Skill | Sequence[Skill] = (), **options: Any) -> Exported:

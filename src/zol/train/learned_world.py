@@ -44,8 +44,8 @@ class WorldConfig(TrainConfig):
 
 def learn_world(
     dataset: Dataset,
-    layout: Layout | None,
-    config: WorldConfig,
+    layout: Layout | None = None,
+    config: WorldConfig = WorldConfig(),  # noqa: B008
     out: str | Path | None = None,
     *,
     progress: Progress | None = None,

@@ -175,7 +175,13 @@ class _Run:
             if self.step % config.save_every == 0 or last or interrupted:
                 self.save()
             if interrupted:
-                raise KeyboardInterrupt
+                raise interrupts.Stopped(self.kept())
+
+    def kept(self) -> str:
+        """What is left of this run if it ends now, in words."""
+        if self.folder is None and parallel.is_main():
+            return f"{self.step:,} steps are lost: a run without a folder (out=…) keeps nothing"
+        return f"step {self.step:,} of {self.config.steps:,} is saved, and the same command continues there"
 
     def update(self) -> Mapping[str, Tensor]:
         """One step on one batch."""

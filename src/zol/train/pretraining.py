@@ -157,7 +157,8 @@ def _train(
         learner.start = str(plan.start.facts["weights"])
         facts["start"] = f"{plan.start.facts['model']} {learner.start}"
         facts |= {name: plan.start.facts[name] for name in ORIGIN if name in plan.start.facts}
-    where = f"{device} with {torch.get_num_threads()} threads" if device.type == "cpu" else str(device)
+    threads = torch.get_num_threads()
+    where = f"{device} with {threads} thread{'s' * (threads > 1)}" if device.type == "cpu" else str(device)
     console.print(
         f"preset {plan.preset}: {sum(p.numel() for p in model.parameters()):,} weights, {len(dataset):,} "
         f"transitions, batch {training.batch_size}, {training.steps:,} steps on {where}"
