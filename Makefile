@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test test-all coverage lint format clean help
+.PHONY: demo test test-all coverage package lint format clean help
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -37,6 +37,17 @@ test-all: lint  ## the long checks too
 coverage: $(VENV)/.dev  ## which lines the tests of make test reach; writes runs/coverage/
 	$(BIN)/pytest -m "not slow" --cov --cov-report=term-missing:skip-covered \
 		--cov-report=html:runs/coverage/html --cov-report=xml:runs/coverage/coverage.xml
+
+package: $(VENV)/.dev  ## wheel and sdist in dist/, and whether the wheel works in an empty environment
+	rm -rf dist build/package
+	$(BIN)/python -m build --quiet --outdir dist .
+	test $$(stat -c %s dist/*.whl) -lt 40000000
+	$(PYTHON) -m venv build/package
+	build/package/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt dist/*.whl
+	cd build/package && bin/zol --version && bin/zol zoo list && bin/zol worlds show donut >/dev/null
+	cd build/package && bin/zol demo --out demo --steps 60 --hidden 16 --transitions 5000 --episodes 6 --z-dim 8 \
+		--batch-size 32 >/dev/null && test -s demo/index.html
+	! build/package/bin/zol worlds show walker    # one sentence that names the extra, no traceback
 
 format: $(VENV)/.dev  ## let ruff rewrite what it can
 	$(BIN)/ruff check --fix .

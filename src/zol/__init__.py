@@ -8,7 +8,7 @@ These names are the public interface; everything else may change. They are impor
 ``import zol`` is quick and pulls in nothing heavy.
 """
 
-from importlib import import_module, metadata
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from zol.tasks import Task
     from zol.train import pretrain
 
-__version__ = metadata.version("zol")
+__version__ = "0.1.0"
 
 # name: where it lives
 _HOMES = {
