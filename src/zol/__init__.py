@@ -11,6 +11,8 @@ These names are the public interface; everything else may change. They are impor
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from zol.common.version import VERSION
+
 if TYPE_CHECKING:
     from zol import adapt, measure, models, prompt, testing, train, value, worlds
     from zol.adapt import Adapted
@@ -26,7 +28,8 @@ if TYPE_CHECKING:
     from zol.tasks import Task
     from zol.train import pretrain
 
-__version__ = "0.1.0"
+
+__version__ = VERSION
 
 # name: where it lives
 _HOMES = {

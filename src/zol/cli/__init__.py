@@ -40,10 +40,13 @@ FIXED: dict[str, tuple[str, str]] = {
     "zoo pack": ("zol.cli.zoo:pack", "a checkpoint with what test time needs, and no more"),
     "sweep": ("zol.bench.sweep:sweep", "the same as bench sweep"),
     "report": ("zol.cli.report:report", "tables and figures of a result store"),
+    "completion": ("zol.cli.completion:completion", "what makes bash, zsh or fish complete zol's words"),
     "export": ("zol.cli.export:export", "the actor as ONNX, with latents and a contract, for a robot"),
 }
 # Commands that read their words themselves, because some words decide the defaults of others.
 READ_TWICE = {"adapt"}
+# Commands whose options may come from a file, and that write one (with adapt and train NAME).
+REPEATABLE = {"explore", "bench", "sweep"}
 
 
 # Exit codes beside 0: 1 a reader went away, 2 something is wrong with the command or its input,
@@ -133,6 +136,9 @@ def _call(name: str, words: Sequence[str]) -> None:
     """Run a command with the words that follow its name."""
     import tyro
 
+    from zol.cli import run_file
+    from zol.cli.options import OMIT
+
     family, _, entry = name.partition(" ")
     if name in FIXED:
         module, function = FIXED[name][0].split(":")
@@ -147,7 +153,10 @@ def _call(name: str, words: Sequence[str]) -> None:
         return
     else:
         command = BENCHMARKS[entry].run
-    tyro.cli(command, prog=f"zol {name}", args=words, config=(tyro.conf.OmitArgPrefixes,))
+    if family in REPEATABLE:
+        run_file.run(command, name, words)
+    else:
+        tyro.cli(command, prog=f"zol {name}", args=words, config=OMIT)
 
 
 def _overview(prefix: str) -> str:

@@ -13,6 +13,7 @@ import tyro
 from zol import report, session
 from zol.adapt import METHODS, Adapted, find_method
 from zol.adapt.problem import NoSettings
+from zol.cli import run_file
 from zol.common.errors import CheckpointError
 from zol.common.outputs import require_place
 from zol.common.progress import progress_bar
@@ -39,12 +40,12 @@ MEAN_RATIO = (0.8, 1.25)  # an estimate by a density ratio whose mean is outside
 
 def adapt(words: Sequence[str]) -> None:
     """Run ``zol adapt`` with the words that follow."""
-    tyro.cli(_command(words), prog="zol adapt", args=words, config=(tyro.conf.OmitArgPrefixes,))
+    run_file.run(adapt_command(words), "adapt", words)
 
 
-def _command(words: Sequence[str]) -> Callable[..., None]:
+def adapt_command(words: Sequence[str]) -> Callable[..., None]:
     """The command whose options are those of the method that the words ask for."""
-    method = _method_of(words)
+    method = _method_of(run_file.expanded("adapt", words, "model"))
     settings = NoSettings() if method == session.AUTO else find_method(method).settings
     listed = "; ".join(f"{name}: {summary}" for name, summary in METHODS.summaries().items())
 

@@ -23,6 +23,7 @@ OPTIONAL = {
     "onnxruntime": ("onnxruntime", "export", "ONNX policies"),
     "huggingface_hub": ("huggingface_hub", "hub", "models from the hub"),
     "tensorboard": ("tensorboard", "tensorboard", "learning curves in a browser"),
+    "wandb": ("wandb", "wandb", "learning curves on a server"),
     "imageio-ffmpeg": ("imageio_ffmpeg", "video", "videos"),
 }
 

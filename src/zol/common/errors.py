@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
 
-from zol import __version__
+from zol.common.version import VERSION
 
-WHEEL = f"zol_rl-{__version__}-py3-none-any.whl"
+WHEEL = f"zol_rl-{VERSION}-py3-none-any.whl"
 
 
 def install_line(extra: str) -> str:

@@ -9,14 +9,14 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from zol import __version__
+from zol.common.version import VERSION
 
 PACKAGES = ("torch", "numpy", "mujoco", "dm_control")
 
 
 def versions() -> dict[str, str]:
     """Python and the packages on which results depend, as far as they are installed."""
-    found = {"python": platform.python_version(), "zol": __version__}
+    found = {"python": platform.python_version(), "zol": VERSION}
     for package in PACKAGES:
         try:
             found[package] = metadata.version(package)

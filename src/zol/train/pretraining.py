@@ -33,6 +33,7 @@ from zol.train.loop import TrainConfig, fit, prompt_sample
 from zol.train.planning import Plan, plan
 from zol.train.returns import ReturnEvaluation
 from zol.train.tensorboard import require_tensorboard
+from zol.train.wandb import require_wandb
 from zol.worlds.base import World
 
 EPISODES = 10  # per task and evaluation on the command line, where the data name a world
@@ -111,6 +112,8 @@ def execute(
         require_place(out)
     if training.tensorboard:
         require_tensorboard()
+    if training.wandb:
+        require_wandb()
     before = torch.get_num_threads()
     with parallel.processes(choose_device(device)) as place:
         width = int(settings.get("hidden", plan.entry.config.model_fields["hidden"].default))
