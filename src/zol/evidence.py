@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,11 +13,8 @@ from zol.fields import Layout, States
 from zol.models.base import Model
 from zol.tasks import Task
 
-Tasks = Task | Sequence[Task] | Mapping[str, Task]
-"""One task or several."""
 
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Evidence:
     """All that a method may look at: sampled transitions, their rewards for T tasks, and start states.
 
@@ -53,29 +49,39 @@ class Evidence:
         if self.starts.ndim != 2 or len(self.starts) == 0:
             raise DataError("start states are missing: a density ratio begins at the start distribution")
 
+    def __repr__(self) -> str:
+        return (
+            f"Evidence({len(self.obs):,} states with rewards of {len(self.tasks)} tasks: "
+            f"{', '.join(self.tasks)}; {len(self.starts)} start states)"
+        )
+
     @staticmethod
     def gather(
         dataset: Dataset,
-        tasks: Tasks,
+        tasks: Task | Sequence[Task] | Mapping[str, Task],
         layout: Layout | None = None,
         *,
         samples: int = 10_000,
         starts: int = 256,
-        generator: torch.Generator,
+        generator: torch.Generator | None = None,
     ) -> "Evidence":
         """Label a random sample of a dataset with every task, and draw start states.
 
         ``layout`` names the observation columns for the rewards; without it they are one field, ``s["obs"]``.
+        Without a generator the sample is that of seed 0.
         """
+        generator = generator if generator is not None else torch.Generator().manual_seed(0)
         batch = dataset.sample(samples, generator)
         arrived = batch.arrived(layout or Layout.plain(dataset.obs_dim))
         labelled = Evidence.label(arrived, tasks, dataset.starts(starts, generator), dataset.fingerprint())
         return replace(labelled, before=batch.obs, terminated=batch.terminated)
 
     @staticmethod
-    def label(states: States, tasks: Tasks, starts: Tensor, data: str = "") -> "Evidence":
+    def label(
+        states: States, tasks: Task | Sequence[Task] | Mapping[str, Task], starts: Tensor, data: str = ""
+    ) -> "Evidence":
         """Label states that are already at hand, such as the sample that travels with a checkpoint."""
-        wanted = _as_list(tasks)
+        wanted = _listed(tasks)
         rewards = torch.stack([task(states).float() for task in wanted])
         for name, bad in zip((t.name for t in wanted), (~rewards.isfinite()).sum(-1).tolist(), strict=True):
             if bad:
@@ -87,7 +93,7 @@ class Evidence:
     def from_sample(
         sample: Mapping[str, Tensor],
         layout: Layout,
-        tasks: Tasks,
+        tasks: Sequence[Task] | Mapping[str, Task],
         *,
         starts: int = 256,
         data: str = "",
@@ -118,17 +124,6 @@ class Evidence:
         alike = (self.rewards.amax(-1) == self.rewards.amin(-1)) & (self.rewards.abs().amax(-1) > 0)
         return [name for name, same in zip(self.tasks, alike.tolist(), strict=True) if same]
 
-    def __repr__(self) -> str:
-        means = ", ".join(
-            f"{name} {mean:.3g}"
-            for name, mean in zip(self.tasks, self.rewards.mean(-1).tolist(), strict=True)
-        )
-        whole = "whole transitions" if self.before is not None else "next states only"
-        return (
-            f"Evidence({len(self.obs):,} states of {self.obs.shape[-1]} columns ({whole}), "
-            f"{len(self.starts):,} start states; mean rewards: {means})"
-        )
-
     def only(self, *tasks: str) -> "Evidence":
         """The same transitions with the rewards of some tasks."""
         for name in tasks:
@@ -144,18 +139,16 @@ class Evidence:
         return prompt.reward(model, self.obs, self.rewards, how, centre=centre)
 
 
-def _as_list(tasks: Any) -> list[Task]:
-    """The tasks; what is none of them is answered with how to make one."""
-    if isinstance(tasks, Task):
-        return [tasks]
-    if callable(tasks):
+def _listed(tasks: Task | Sequence[Task] | Mapping[str, Task]) -> list[Task]:
+    """One task or several as a list; what is no task is named."""
+    given: list[object] = [tasks]
+    if not isinstance(tasks, Task) and not callable(tasks):
+        given = list(tasks.values()) if isinstance(tasks, Mapping) else list(tasks)
+    found = [task for task in given if isinstance(task, Task)]
+    if len(found) < len(given):
+        wrong = next(task for task in given if not isinstance(task, Task))
         raise DataError(
-            'a reward function needs a name here: Task("name", function); agent.adapt(function) gives one'
+            f"{getattr(wrong, '__name__', wrong)!r} is a {type(wrong).__name__}, a task was expected: "
+            "zol.Task(name, function of states); agent.adapt takes bare functions, too"
         )
-    wanted = list(tasks.values()) if isinstance(tasks, Mapping) else list(tasks)
-    for task in wanted:
-        if not isinstance(task, Task):
-            raise DataError(
-                f'expected tasks, got {type(task).__name__}: Task("name", function), or world.tasks["name"]'
-            )
-    return wanted
+    return found

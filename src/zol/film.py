@@ -96,7 +96,7 @@ def frames(
     length = world.episode_length if steps is None else steps
     scored = list(tasks) if tasks is not None else [world.tasks.get(latent.task) for latent in latents]
     earned = [0.0] * len(latents)
-    with _drawable(world).painter(width, height) as painter:
+    with require_drawable(world).painter(width, height) as painter:
         for t, states in enumerate(played(world, model, latents, generator=generator, steps=length)):
             if captions and t > 0:
                 _add_rewards(earned, scored, states)
@@ -109,7 +109,7 @@ def frames(
                     painter.mark(None if (task := scored[k]) is None else task.place)
                 picture = painter.frame(row)
                 if captions:
-                    seconds = t * _drawable(world).control_timestep
+                    seconds = t * require_drawable(world).control_timestep
                     told = "" if scored[k] is None else f"   return {earned[k]:.1f}"
                     name, method = latents[k].task, latents[k].method
                     picture = captioned(
@@ -162,12 +162,13 @@ def played(
 
 def require_filming(world: World) -> Drawable:
     """The world, if it can be filmed here; asked before a minute is spent on drawing."""
-    drawable = _drawable(world)
+    drawable = require_drawable(world)
     video_writer()
     return drawable
 
 
-def _drawable(world: World) -> Drawable:
+def require_drawable(world: World) -> Drawable:
+    """The world, if it can draw its states."""
     if not isinstance(world, Drawable):
         raise WorldError(
             f"{world.name} cannot draw itself, so there is nothing to film: a world that can has "

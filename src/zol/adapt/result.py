@@ -11,7 +11,7 @@ from zol.evidence import Evidence
 from zol.models.base import Latent
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Adapted:
     """Latents ``[C, T, d]`` that a method found for C configurations and T tasks, and how it got there."""
 
@@ -25,22 +25,22 @@ class Adapted:
     diagnostics: Mapping[str, Tensor] = field(default_factory=dict)  # each [C, T]
     trace: Mapping[str, Tensor] = field(default_factory=dict)  # each [steps, C, T]; NaN after a row stopped
 
+    def __repr__(self) -> str:
+        configurations, tasks, size = self.z.shape
+        several = "" if configurations == 1 else f"{configurations} configurations of "
+        lines = [
+            f"  {task}: estimated reward per step {self.estimate[0, t]:.3g}"
+            for t, task in enumerate(self.evidence.tasks)
+        ]
+        head = f"Adapted({several}{self.method}: latents of {size} numbers for {tasks} tasks)"
+        return "\n".join(
+            [head, *lines, "  .latent(TASK) is one of them with its origin, .z has all, [C, T, d]"]
+        )
+
     @cached_property
     def distance(self) -> Tensor:
         """‖z − Π(z0)‖ / ‖Π(z0)‖, ``[C, T]``."""
         return (self.z - self.start).norm(dim=-1) / self.start.norm(dim=-1)
-
-    def __repr__(self) -> str:
-        configurations, tasks, d = self.z.shape
-        several = f"{configurations} configurations of " if configurations > 1 else ""
-        estimates = ", ".join(
-            f"{name} {value:.3g}"
-            for name, value in zip(self.evidence.tasks, self.estimate[0].tolist(), strict=True)
-        )
-        return (
-            f"Adapted({several}{self.method}: latents z [{configurations}, {tasks}, {d}]; offline estimates "
-            f'of the reward per step: {estimates}; .latent("TASK") takes one out)'
-        )
 
     def latent(self, task: str, config: int = 0) -> Latent:
         """The latent of one task, with its provenance."""

@@ -58,7 +58,7 @@ UNFINISHED = "run.json"  # what a training run writes first (zol.train.run_folde
 OWN_FACTS = ("schema", "network", "sizes", "weights", "versions", "digests", "integrity")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Checkpoint:
     """A model and what is known about it.
 
@@ -74,14 +74,15 @@ class Checkpoint:
     dynamics: LearnedWorld | None = None
 
     def __repr__(self) -> str:
-        m = self.model
-        sizes = f"{m.obs_dim} observations, {m.action_dim} actions, latents of {m.z_dim}"
-        facts = [f"{name} {self.facts[name]}" for name in ("world", "steps", "seed") if name in self.facts]
-        carries = f"a sample of {len(self.prompt['obs']):,} states" if "obs" in self.prompt else "no sample"
-        learned = "with" if self.dynamics is not None else "without"
+        m, parts = self.model, []
+        parts.append(
+            f"a sample of {len(self.prompt['obs']):,} states" if "obs" in self.prompt else "no sample"
+        )
+        parts.append("no learned world" if self.dynamics is None else "a learned world")
         return (
-            f"Checkpoint({', '.join([str(self.facts['model']), *facts])}: {sizes}; {carries}, {learned} a "
-            f"learned world; weights {self.facts['weights']})"
+            f"Checkpoint({self.facts['model']} model {self.facts['weights']} of {m.obs_dim} observations, "
+            f"{m.action_dim} actions and latents of {m.z_dim}; {', '.join(parts)}); "
+            "zol.Agent(checkpoint) can be asked for behaviour"
         )
 
     @property

@@ -52,7 +52,7 @@ def adapt_command(words: Sequence[str]) -> Callable[..., None]:
     def adapt(
         model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")],
         task: Annotated[tuple[str, ...], tyro.conf.arg(metavar="[TASK ...]")] = (),
-        reward: Annotated[tuple[str, ...], tyro.conf.arg(metavar="[FILE.py:NAME ...]")] = (),
+        reward: Annotated[tuple[str, ...], tyro.conf.arg(metavar="[REWARD ...]")] = (),
         method: Annotated[str, tyro.conf.arg(metavar="METHOD")] = session.AUTO,
         settings: Any = settings,
         start_states: int = session.STARTS,

@@ -37,7 +37,7 @@ if TYPE_CHECKING:  # ``import zol`` stays light
     from rich.progress import Progress
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Dataset:
     """Episodes of transitions, in memory or memory-mapped from disk."""
 
@@ -115,13 +115,12 @@ class Dataset:
         return Dataset.open(path)
 
     def __repr__(self) -> str:
-        where = "in memory" if self.mapped is None else f"at {self.mapped.path}"
+        where = "" if self.mapped is None else f" on disk at {self.mapped.path}"
         world = f" of {self.provenance['world']}" if "world" in self.provenance else ""
-        starts = "first states of episodes" if self.resets is None else f"{len(self.resets):,} start states"
         return (
-            f"Dataset({len(self):,} transitions{world} in {self.episodes:,} episodes {where}: "
-            f"{self.obs_dim} observations, {self.action_dim} actions; {starts}; "
-            f"columns {', '.join(self.columns)})"
+            f"Dataset({len(self):,} transitions{world} in {self.episodes:,} episodes, "
+            f"{self.obs_dim} observation and {self.action_dim} action columns{where}); "
+            "zol.pretrain(data) makes an agent of it"
         )
 
     def __len__(self) -> int:

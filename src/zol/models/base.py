@@ -213,10 +213,10 @@ class Latent:
     diagnostics: Mapping[str, float] = field(default_factory=dict)
 
     def __repr__(self) -> str:
-        estimate = (
-            "" if self.estimate is None else f", expected reward per step {self.estimate:.3g} (offline)"
+        estimate = "" if self.estimate is None else f", estimated reward per step {self.estimate:.3g}"
+        return (
+            f"Latent({len(self.z)} numbers for '{self.task}' by {self.method}, model {self.model}{estimate})"
         )
-        return f"Latent({self.task} by {self.method}: {len(self.z)} numbers for model {self.model}{estimate})"
 
     def require(self, model_identity: str, z_dim: int | None = None) -> Tensor:
         """z, after checking that it belongs to the model with this hash and latents of this size."""
