@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test test-all coverage package lint format clean help
+.PHONY: demo test test-all coverage docs package lint format clean help
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -37,6 +37,10 @@ test-all: lint  ## the long checks too
 coverage: $(VENV)/.dev  ## which lines the tests of make test reach; writes runs/coverage/
 	$(BIN)/pytest -m "not slow" --cov --cov-report=term-missing:skip-covered \
 		--cov-report=html:runs/coverage/html --cov-report=xml:runs/coverage/coverage.xml
+
+docs: $(VENV)/.core  ## the documentation site, in build/site; a broken link fails
+	$(PIP) -e '.[docs]'
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 package: $(VENV)/.dev  ## wheel and sdist in dist/, and whether the wheel works in an empty environment
 	rm -rf dist build/package
