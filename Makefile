@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo films test test-all coverage lint format clean help
+.PHONY: demo films test test-all coverage docs package lint format clean help
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -48,6 +48,21 @@ coverage: $(VENV)/.dev  ## which lines the tests of make test reach; writes runs
 	$(BIN)/coverage html --quiet -d runs/coverage/html
 	$(BIN)/coverage json --quiet -o runs/coverage/coverage.json
 	$(BIN)/python tests/coverage_page.py runs/coverage/coverage.json docs
+
+docs: $(VENV)/.core  ## the documentation site, in build/site; a broken link fails
+	$(PIP) -e '.[docs]'
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+package: $(VENV)/.dev  ## wheel and sdist in dist/, and whether the wheel works in an empty environment
+	rm -rf dist build/package
+	$(BIN)/python -m build --quiet --outdir dist .
+	test $$(stat -c %s dist/*.whl) -lt 40000000
+	$(PYTHON) -m venv build/package
+	build/package/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt dist/*.whl
+	cd build/package && bin/zol --version && bin/zol zoo list && bin/zol worlds show donut >/dev/null
+	cd build/package && bin/zol demo --out demo --steps 60 --hidden 16 --transitions 5000 --episodes 6 --z-dim 8 \
+		--batch-size 32 >/dev/null && test -s demo/index.html
+	! build/package/bin/zol worlds show walker    # one sentence that names the extra, no traceback
 
 format: $(VENV)/.dev  ## let ruff rewrite what it can
 	$(BIN)/ruff check --fix .

@@ -8,8 +8,10 @@ These names are the public interface; everything else may change. They are impor
 ``import zol`` is quick and pulls in nothing heavy.
 """
 
-from importlib import import_module, metadata
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from zol.common.version import VERSION
 
 if TYPE_CHECKING:
     from zol import adapt, measure, models, prompt, testing, train, value, worlds
@@ -26,7 +28,8 @@ if TYPE_CHECKING:
     from zol.tasks import Task
     from zol.train import pretrain
 
-__version__ = metadata.version("zol")
+
+__version__ = VERSION
 
 # name: where it lives
 _HOMES = {

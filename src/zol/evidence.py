@@ -119,6 +119,11 @@ class Evidence:
         tasks = [name for name, kept in zip(self.tasks, rewarded, strict=True) if kept]
         return self.only(*tasks), [name for name in self.tasks if name not in tasks]
 
+    def constant_tasks(self) -> list[str]:
+        """Tasks whose reward is the same, and not zero, in every sampled state: all behaviour earns alike."""
+        alike = (self.rewards.amax(-1) == self.rewards.amin(-1)) & (self.rewards.abs().amax(-1) > 0)
+        return [name for name, same in zip(self.tasks, alike.tolist(), strict=True) if same]
+
     def only(self, *tasks: str) -> "Evidence":
         """The same transitions with the rewards of some tasks."""
         for name in tasks:

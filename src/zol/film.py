@@ -1,4 +1,4 @@
-"""Pictures and films of behaviours: one episode of every latent.
+"""Pictures and films of behaviours: one episode of every latent, with a caption and the place to go to.
 
 All of them begin in the same start state, but for tasks that have start states of their own.
 """
@@ -22,9 +22,11 @@ from zol.common.threads import one_torch_thread
 from zol.fields import States
 from zol.models.base import Latent, Model, identity
 from zol.rollout import start_states
-from zol.worlds.base import Drawable, Image, World
+from zol.tasks import Task
+from zol.worlds.base import Drawable, Image, Marking, World
 from zol.worlds.episode import episode
 
+SIZE = 480  # pixels of a side
 FASTEST = 25.0  # pictures per second that are worth drawing: one takes as long as dozens of physics steps
 
 
@@ -35,10 +37,15 @@ def film(
     folder: str | Path,
     *,
     generator: torch.Generator,
+    tasks: Sequence[Task | None] | None = None,
     steps: int | None = None,
     progress: Progress | None = None,
 ) -> list[Path]:
-    """Write ``folder/TASK.mp4`` for every latent, in real time, and return the paths."""
+    """Write ``folder/TASK.mp4`` for every latent, in real time, and return the paths.
+
+    A caption tells the task, the method, the time and what was earned so far. ``tasks`` are what latents are
+    scored by, if that is not the world's task of their name.
+    """
     timestep = require_filming(world).control_timestep
     require_place(folder, "--video")
     stride = max(1, round(1 / (FASTEST * timestep)))
@@ -48,7 +55,17 @@ def film(
     bar = Ticker(progress, "drawing", total)
     with ExitStack() as stack:
         videos: list[Video] = []
-        for pictures in frames(world, model, latents, generator=generator, steps=length, stride=stride):
+        shown = frames(
+            world,
+            model,
+            latents,
+            generator=generator,
+            tasks=tasks,
+            steps=length,
+            stride=stride,
+            captions=True,
+        )
+        for pictures in shown:
             if not videos:
                 Path(folder).mkdir(parents=True, exist_ok=True)
                 videos = [stack.enter_context(Video(path, 1 / (stride * timestep))) for path in paths]
@@ -65,21 +82,64 @@ def frames(
     latents: Sequence[Latent],
     *,
     generator: torch.Generator,
+    tasks: Sequence[Task | None] | None = None,
     steps: int | None = None,
     stride: int = 1,
-    width: int = 320,
-    height: int = 320,
+    width: int = SIZE,
+    height: int = SIZE,
+    captions: bool = False,
 ) -> Iterator[list[Image]]:
     """Yield one picture per latent of the start state and of every ``stride``-th state after it.
 
     The next states are simulated when they are asked for. An episode that is over stays in its last state.
     """
     length = world.episode_length if steps is None else steps
+    scored = list(tasks) if tasks is not None else [world.tasks.get(latent.task) for latent in latents]
+    earned = [0.0] * len(latents)
     with require_drawable(world).painter(width, height) as painter:
         for t, states in enumerate(played(world, model, latents, generator=generator, steps=length)):
-            if t % stride == 0:
-                physics = states.physics if states.physics is not None else world.physics
-                yield [painter.frame(row) for row in physics]
+            if captions and t > 0:
+                _add_rewards(earned, scored, states)
+            if t % stride:
+                continue
+            physics = states.physics if states.physics is not None else world.physics
+            pictures = []
+            for k, row in enumerate(physics):
+                if isinstance(painter, Marking):
+                    painter.mark(None if (task := scored[k]) is None else task.place)
+                picture = painter.frame(row)
+                if captions:
+                    seconds = t * require_drawable(world).control_timestep
+                    told = "" if scored[k] is None else f"   return {earned[k]:.1f}"
+                    name, method = latents[k].task, latents[k].method
+                    picture = captioned(
+                        picture, f"{name}{f' by {method}' if method else ''}   {seconds:4.1f} s{told}"
+                    )
+                pictures.append(picture)
+            yield pictures
+
+
+def _add_rewards(earned: list[float], tasks: Sequence[Task | None], states: States) -> None:
+    """What each latent's own task pays for the states that were just reached."""
+    for k, task in enumerate(tasks):
+        if task is not None:
+            earned[k] += float(task(states.rows(slice(k, k + 1))))
+
+
+def captioned(picture: Image, text: str) -> Image:
+    """The picture with a line of text on a dark band at its lower edge."""
+    from matplotlib import font_manager
+    from PIL import Image as Pictures
+    from PIL import ImageDraw, ImageFont
+
+    height, width = picture.shape[:2]
+    band = max(12, height // 16)
+    font = ImageFont.truetype(font_manager.findfont("DejaVu Sans"), size=round(band * 0.62))
+    drawn = Pictures.fromarray(np.ascontiguousarray(picture))
+    pen = ImageDraw.Draw(drawn)
+    pen.rectangle((0, height - band, width, height), fill=(20, 20, 20))
+    pen.text((band // 3, height - band // 2), text, fill=(235, 235, 235), font=font, anchor="lm")
+    return np.asarray(drawn)
 
 
 def played(

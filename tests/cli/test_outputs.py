@@ -121,6 +121,11 @@ def test_a_reward_whose_name_is_too_long_for_a_file(
             f"train fb --data {{data}} --out {{out}} --tensorboard {SMALL}",
             "zol.train.pretraining.fit",
         ),
+        (
+            "wandb",
+            f"train fb --data {{data}} --out {{out}} --wandb project {SMALL}",
+            "zol.train.pretraining.fit",
+        ),
         ("ray", "bench exorl {model} --store {out}/s --ray auto", "zol.bench.run.open_model"),
         ("ray", "sweep {model} --store {out}/s --ray auto", "zol.bench.sweep.open_model"),
         ("scipy.stats", "bench ranking {model} --out {out}", "zol.bench.ranking._judge_model"),

@@ -178,9 +178,12 @@ class TestEpisodesThatEndEarly:
 
         sound = corridor()
         stopping = Stopping(sound.name, sound.mdp, sound.episode_length, sound.tasks.values())
-        with pytest.raises(KeyboardInterrupt):
+        with pytest.raises(KeyboardInterrupt) as stop:
             self.explored(tmp_path / "set", world=stopping)
-        assert Dataset.open(tmp_path / "set").episodes > 0
+        kept = Dataset.open(tmp_path / "set")
+        assert kept.episodes > 0
+        assert f"{len(kept):,} steps in {kept.episodes:,} episodes are saved" in str(stop.value)
+        assert "steps of the unfinished round are lost" in str(stop.value)
         whole = self.explored(tmp_path / "calm").fingerprint()
         assert self.explored(tmp_path / "set").fingerprint() == whole
         (tmp_path / "set" / STATE).unlink()  # everything is played again and compared

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from zol.common.errors import MissingExtra, WorldError
-from zol.film import film, frames, played
+from zol.film import captioned, film, frames, played
 from zol.models.base import Latent, identity
 from zol.models.fb import FBConfig, fb_network
 from zol.models.network import Network
@@ -50,6 +50,33 @@ def test_a_film_per_latent_in_real_time(model: Network, latents: list[Latent], t
         frames, seconds = imageio_ffmpeg.count_frames_and_secs(str(path))
         assert frames == STEPS // 2 + 1  # 40 control steps per second, 20 pictures
         assert seconds == pytest.approx(frames * 0.05, abs=0.02)
+        assert next(imageio_ffmpeg.read_frames(str(path)))["size"] == (480, 480)
+
+
+def test_captions_tell_what_is_going_on() -> None:
+    picture = np.full((480, 480, 3), 128, np.uint8)
+    told = captioned(picture, "stand by fb   1.0 s   return 3.0")
+    assert told.shape == picture.shape
+    assert np.array_equal(told[:440], picture[:440])  # the body is not hidden
+    assert told[450:].max() > 200  # letters
+    assert not np.array_equal(told, captioned(picture, "stand by fb   1.0 s   return 4.0"))
+
+
+@pytest.mark.skipif(render_backend() is None, reason="nothing draws here")
+def test_the_maze_shows_where_to_go() -> None:
+    world = make("point_mass_maze")
+    physics = world.reset(1, seeded()).physics
+    assert physics is not None
+    with world.painter(160, 160) as painter:
+        plain = painter.frame(physics[0])
+        painter.mark(world.tasks["reach_bottom_left"].place)
+        marked = painter.frame(physics[0])
+    changed = np.argwhere((plain != marked).any(-1))
+    rows, columns = changed.mean(0)
+    assert rows > 80  # below the centre,
+    assert columns < 80  # and left of it
+    assert (2 * world.tasks["reach_top_left"]).place == world.tasks["reach_top_left"].place
+    assert (-1 * world.tasks["reach_top_left"]).place is None
 
 
 def test_they_show_the_episodes_that_rollouts_score(model: Network, latents: list[Latent]) -> None:

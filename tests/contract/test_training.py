@@ -75,7 +75,7 @@ def test_an_interrupt_saves_first(data: Dataset, tmp_path: Path, number: signal.
 
     stopped = Interrupted(fb_network(SMALL, torch.Generator().manual_seed(1)), SMALL)
     before = signal.getsignal(number)
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt, match="step 18 of 30 is saved, and the same command continues"):
         fit(stopped, data, settings(30), tmp_path / "run")
     assert signal.getsignal(number) is before
     assert read_metadata(tmp_path / "run" / "training.safetensors")["step"] == "18"

@@ -123,12 +123,34 @@ def test_renderers_escape_what_their_format_would_eat() -> None:
     assert r"\caption{100 \% of it}" in tex
     assert '"a,b & <c>",0' in report.csv_text(CELLS)
     section = SimpleNamespace(
-        title="<h1>", text="So & so:\n\n- a < b", tables=[("x", "<i>", CELLS)], figures=[]
+        title="<h1>",
+        text="So & so:\n\n- a < b",
+        verdict="1 < 2 & done",
+        tables=[("x", "<i>", CELLS)],
+        figures=[],
     )
     html = page("benchmark", title="A & B", sections=[section], facts={"<k>": "v"})
     for shown in ("A &amp; B", "a,b &amp; &lt;c&gt;", "&lt;h1&gt;", "a &lt; b", "&lt;i&gt;", "&lt;k&gt;: v"):
         assert shown in html
     assert "<c>" not in html
+    assert html.index("1 &lt; 2 &amp; done") < html.index("<h2>")  # what came out stands on top
+    assert "<li><small>a &lt; b</small></li>" in html  # a point, not a dash
+    assert "- a" not in html
+    assert "overflow-x: auto" in html  # a table wider than the window can be moved instead of being cut
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_tables_that_are_too_wide_go_on_below_and_break_no_word(width: int) -> None:
+    columns = ["task", "return of 10", "random", *(f"diagnostic_{k}" for k in range(6))]
+    rows = [[f"reach_bottom_{k}", "641.25 [603.11, 688.02]", "0.312", *["0.00417"] * 6] for k in (1, 2)]
+    console = Console(width=width, file=io.StringIO())
+    report.print_table(console, (columns, rows), "a title")
+    shown = console.file.getvalue()
+    assert max(map(len, shown.splitlines())) <= width
+    for word in [*" ".join(columns).split(), "reach_bottom_1", "641.25", "[603.11,"]:
+        assert word in shown
+    assert shown.count("reach_bottom_1") == shown.count("task")  # in front of every part
+    assert (shown.count("task") == 1) == (width == 200)
 
 
 @pytest.mark.parametrize("width", [60, 80, 200])

@@ -50,6 +50,7 @@ from zol.imagination.rollouts import ImaginedRollouts
 from zol.models.base import Model, identity
 from zol.tasks import Task
 
+PROMPTS = 6  # of every task, plain FB's among them
 GOALS_AMONG = 100  # goals are drawn among so many states of the highest rewards
 
 
@@ -113,26 +114,24 @@ def rehearsed(
     c = config or RehearsalConfig()
     if tuple(task.name for task in tasks) != evidence.tasks:
         raise DataError(f"the tasks to rehearse must be those of the evidence: {', '.join(evidence.tasks)}")
-    stages = Ticker(progress, "rehearsal", 5 + c.rounds)
-    rehearsal = _Rehearsal(model, learned, evidence, tasks, layout, c, generator)
+    rehearsal = _Rehearsal(model, learned, evidence, tasks, layout, c, generator, progress)
+    bar = rehearsal.bar
     # [T, d]; candidate t is task t's own fallback, to the last bit that of plain FB (zol.adapt.prompts)
     plain = model.project(evidence.prompt(model))
     pool = _Pool(plain, rehearsal)
-    stages.advance()
     if rehearsal.chooses.any():
         pool.add(rehearsal.prompts(), prompts=True)
-        stages.advance()
         if extra_candidates is not None:
-            pool.add(extra_candidates(), prompts=True)
-        stages.advance()
+            bar.advance(0, note="a search for more candidates")
+            found_elsewhere = extra_candidates()
+            bar.expect(len(found_elsewhere) * c.horizon)
+            pool.add(found_elsewhere, prompts=True)
     if rehearsal.searches.any():
         pool.add(rehearsal.goals_and_random_latents())
-        stages.advance()
         for k in range(c.rounds):
             pool.add(rehearsal.around(pool.best(c.elites), c.spread * 0.5**k))
-            stages.advance()
     found = rehearsal.decide(plain, pool)
-    stages.finish()
+    bar.finish()
     return found
 
 
@@ -180,6 +179,7 @@ class _Rehearsal:
         layout: Layout,
         config: RehearsalConfig,
         generator: torch.Generator,
+        progress: Progress | None,
     ) -> None:
         self.model, self.evidence, self.config, self.generator = model, evidence, config, generator
         self.correlation = learned.reward_correlation(tasks, layout)  # [T]
@@ -189,6 +189,9 @@ class _Rehearsal:
         self.chooses = self.searches | known & (self.correlation >= config.min_correlation_prompts)
         dynamics = learned.dynamics.first(config.members) if config.members else learned.dynamics
         picks = torch.randperm(len(learned.starts), generator=generator)[: 2 * config.starts]
+        self.bar = Ticker(
+            progress, "rehearsal", self.latents_to_play() * config.horizon, note="imagined steps"
+        )
         moments = None
         if config.bootstrap:
             moments = prompt.reward_moments(model, evidence.obs, evidence.rewards)
@@ -202,9 +205,20 @@ class _Rehearsal:
                 config.horizon,
                 config.noise,
                 moments,
+                self.bar,
             )
             for part in picks.split(-(-len(picks) // 2))
         )
+
+    def latents_to_play(self) -> int:
+        """How many there will be, without extra candidates: that says how long it takes."""
+        c, tasks = self.config, len(self.evidence.tasks)
+        count = tasks + tasks * (1 + c.finalists)  # plain FB's, and the final
+        if self.chooses.any():
+            count += tasks * (PROMPTS - 1)
+        if self.searches.any():
+            count += tasks * c.goals + c.random_latents + c.rounds * tasks * c.population
+        return count
 
     def prompts(self) -> Tensor:
         """All prompts but plain FB's, ``[K, d]``."""

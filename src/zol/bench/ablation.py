@@ -214,6 +214,8 @@ def sweep_section(benchmark: str, sweeps: Mapping[str, Sweep], notes: Sequence[s
         (f"{slug}-oracle-tasks", "The same per task, mean returns", oracle_tasks(sweeps)),
         (f"{slug}-ablation", "Marginal effect of each setting", curve_table(curves(sweeps))),
     )
-    return ReportSection(
-        f"Sweep: {benchmark}", text + (f"\n\nLeft out:{left_out}" if left_out else ""), tables
-    )
+    text += f"\n\nLeft out:{left_out}" if left_out else ""
+    header, rows = tables[0][2]
+    verdict = "Against plain FB: " + "; ".join(f"{row[0]} {row[2]}" for row in rows[1:]) + "."
+    short = header[:3], [row[:3] for row in rows]
+    return ReportSection(f"Sweep: {benchmark}", text, verdict, short, tables)

@@ -26,7 +26,7 @@ from zol.data import Dataset
 from zol.data.sources.humenv import Motion, read_buffer
 from zol.evidence import Evidence
 from zol.models.base import Model
-from zol.report import Scores, per_task, summary, table
+from zol.report import Scores, per_task, print_table, summary
 from zol.rollout import evaluate
 from zol.schedule import Schedule, follow, hold
 from zol.tasks.humenv_metrics import goal_scores, tracking_scores
@@ -162,9 +162,9 @@ def humenv(
             progress=progress,
         )
     console = terminal()
-    console.print(table(per_task(scores), title=f"HumEnv, mean return of {episodes} episodes"))
+    print_table(console, per_task(scores), f"HumEnv, mean return of {episodes} episodes")
     note = "one model: intervals cover start states, not pretraining seeds"
-    console.print(table(summary(scores, "weighted"), caption=note))
+    print_table(console, summary(scores, "weighted"), caption=note)
     if out is not None:
         scores.save(out)
         console.print(f"raw scores: {out.with_suffix('.npz')}", highlight=False, soft_wrap=True)

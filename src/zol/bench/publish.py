@@ -5,6 +5,7 @@ others. The same store gives the same files.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -24,8 +25,16 @@ SWEEP = "sweep"  # benchmarks whose name begins so are sweeps
 TITLE = "Adaptation of behavioural foundation models"
 
 
-def write_report(store: Store, out: Path, formats: Sequence[Format]) -> list[Path]:
-    """Write all tables and figures of a store; the files that were written."""
+@dataclass(frozen=True)
+class Report:
+    """What was found, and the files that say so."""
+
+    sections: tuple[ReportSection, ...]
+    files: tuple[Path, ...]
+
+
+def write_report(store: Store, out: Path, formats: Sequence[Format]) -> Report:
+    """Write all tables and figures of a store."""
     require_place(out)
     rows = store.results()
     if not rows:
@@ -49,7 +58,7 @@ def write_report(store: Store, out: Path, formats: Sequence[Format]) -> list[Pat
         for section in sections:
             for name, _, cells in section.tables:
                 write(f"{name}.csv", csv_text(cells))
-    return written
+    return Report(tuple(sections), tuple(written))
 
 
 def _benchmarks(rows: Sequence[Result]) -> list[str]:
@@ -74,7 +83,7 @@ def _section(store: Store, benchmark: str, out: Path) -> ReportSection:
     section = sweep_section(benchmark, sweeps, notes)
     picture = ablation_curves(curves(sweeps), out / f"{slug}-ablation.png")
     caption = "Each setting's effect, averaged over all others, with paired 95 % intervals"
-    return ReportSection(section.title, section.text, section.tables, ((picture, caption),))
+    return replace(section, figures=((picture, caption),))
 
 
 def raw_cells(rows: Sequence[Result]) -> Cells:
@@ -106,7 +115,8 @@ def markdown_page(sections: Sequence[ReportSection], facts: dict[str, str]) -> s
     """All tables on one page."""
     parts = [f"# {TITLE}\n", *(f"- {name}: {value}" for name, value in facts.items()), ""]
     for section in sections:
-        parts += [f"## {section.title}\n", section.text, ""]
+        verdict = [f"**{section.verdict}**\n"] if section.verdict else []
+        parts += [f"## {section.title}\n", *verdict, section.text, ""]
         for _, caption, cells in section.tables:
             parts += [f"**{caption}**\n", markdown(cells)]
         parts += [f"![{caption}]({picture.name})\n" for picture, caption in section.figures]
@@ -117,7 +127,7 @@ def latex_page(sections: Sequence[ReportSection], facts: dict[str, str]) -> str:
     """All tables, to be included in a paper."""
     parts = [f"% {TITLE}", *(f"% {name}: {value}" for name, value in facts.items()), ""]
     for section in sections:
-        comment = section.text.replace("\n", "\n% ")
+        comment = "\n\n".join(filter(None, (section.verdict, section.text))).replace("\n", "\n% ")
         parts += [f"% {section.title}", f"% {comment}", ""]
         parts += [latex(cells, caption, f"tab:{name}") for name, caption, cells in section.tables]
     return "\n".join(parts)

@@ -37,7 +37,7 @@ from zol.common.outputs import require_place
 from zol.common.progress import Ticker, progress_bar
 from zol.common.provenance import of_numbers
 from zol.models.base import Latent, identity
-from zol.report import table
+from zol.report import print_table
 from zol.rollout import evaluate
 from zol.value import ESTIMATORS, ValueEstimate, ValueProblem
 from zol.worlds import make
@@ -68,7 +68,7 @@ def run(
     models: Sequence[str],
     *,
     episodes: int = 10,
-    out: Path = Path("results"),
+    out: Path = Path("runs/ranking"),
     seed: int = 0,
     console: Console | None = None,
 ) -> list[Judgement]:
@@ -97,7 +97,7 @@ def run(
     used = [name for name in ESTIMATORS if any(line.estimator == name for line in lines)]
     draw(points, used, out / "ranking.png")
     cells = [[by, *(f"{means(lines, by, column):.2f}" for column in SHOWN)] for by in used]
-    console.print(table((["estimator", *SHOWN], cells), "means over tasks; rewards per step"))
+    print_table(console, (["estimator", *SHOWN], cells), "means over tasks; rewards per step")
     console.print(f"tables and figure are in {out}", soft_wrap=True)
     return lines
 
@@ -226,7 +226,7 @@ def write_table(path: Path, told: Mapping[str, object], rows: Sequence[Mapping[s
 def ranking(
     models: tyro.conf.Positional[tuple[str, ...]],
     episodes: int = 10,
-    out: Path = Path("results"),
+    out: Path = Path("runs/ranking"),
     seed: int = 0,
 ) -> None:
     """Compare every offline estimate of latents (zol.value) with what the latents truly earn.

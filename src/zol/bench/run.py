@@ -13,19 +13,22 @@ from zol.bench.conditions import Conditions, open_model
 from zol.bench.executor import Job, require_ray, run_jobs
 from zol.bench.jobs import AnyJob, Comparison, compare_again, plan, unfinished
 from zol.bench.results import BASELINE, gather
-from zol.bench.sections import verdict
+from zol.bench.sections import conclusion, verdict
 from zol.bench.store import Result, Store
 from zol.common.errors import ZolError
+from zol.common.interrupts import Stopped
 from zol.common.progress import Ticker, progress_bar
 from zol.common.provenance import command
 from zol.common.terminal import terminal
+
+STORE = Path("runs/bench/store.sqlite")  # not the one of this repository's results, which git tracks
 
 
 @dataclass(frozen=True)
 class RunOptions:
     """How methods are tested on models, and where the results go."""
 
-    store: Path = Path("results/store.sqlite")
+    store: Path = STORE
     """file of results, created if need be"""
     episodes: int = 100
     """paired test episodes per task"""
@@ -68,8 +71,10 @@ def run_methods(
     console.print(f"{len(jobs) - len(todo)} of {len(jobs)} jobs are done already", soft_wrap=True)
     run_grid(todo, results, workers=options.workers, ray=options.ray)
     if any(row.key.method == BASELINE for row in results.results(benchmark=conditions.benchmark)):
-        cells = verdict(gather(results, conditions.benchmark), methods)
-        console.print(report.table(cells, f"{conditions.benchmark}: everything in the store so far"))
+        found = gather(results, conditions.benchmark)
+        cells = verdict(found, methods)
+        report.print_table(console, cells, f"{conditions.benchmark}: everything in the store so far")
+        console.print(conclusion(found, methods), highlight=False, soft_wrap=True)
     console.print(
         f"{len(results)} cells are in {options.store}; zol report {options.store} shows them", soft_wrap=True
     )
@@ -92,7 +97,13 @@ def run_grid(
                 bar.advance()
             return missing
 
-        run_jobs(jobs, done, wanted=wanted, workers=workers, ray=ray)
+        try:
+            run_jobs(jobs, done, wanted=wanted, workers=workers, ray=ray)
+        except KeyboardInterrupt as interrupt:
+            raise Stopped(
+                f"{len(store)} finished cells are in {store.path}, unfinished jobs are lost; the same "
+                "command goes on with the rest"
+            ) from interrupt
 
 
 def verify_grid(
@@ -122,7 +133,7 @@ def verify_grid(
         ]
         for c in compared
     ]
-    console.print(report.table((["cell", "method", "every episode"], rows), "Run again"))
+    report.print_table(console, (["cell", "method", "every episode"], rows), "Run again")
     different = sum(not c.identical for c in compared)
     if different:
         raise ZolError(

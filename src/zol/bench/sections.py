@@ -25,6 +25,8 @@ class ReportSection:
 
     title: str
     text: str
+    verdict: str = ""  # what came out, in a sentence
+    short: Cells | None = None  # what a terminal shows of it
     tables: tuple[tuple[str, str, Cells], ...] = ()  # name of the file, caption, cells
     figures: tuple[tuple[Path, str], ...] = ()  # picture, caption
 
@@ -90,6 +92,30 @@ def verdict(grid: PairedResults, methods: Sequence[str]) -> Cells:
             compared = "" if method == BASELINE else signed(own["difference"])
             rows.append([domain, method, str(own["mean"]), compared])
     return ["domain", "method", "mean [95 %]", f"Δ {BASELINE} [95 %]"], rows
+
+
+ORACLE = ("zol-paper",)  # methods whose settings somebody chose by test returns
+
+
+def conclusion(grid: PairedResults, methods: Sequence[str] | None = None) -> str:
+    """In a sentence, which methods earn more or less than plain FB on all domains, and which neither."""
+    wanted = [m for m in grid.methods if m != BASELINE and (methods is None or m in methods)]
+    found: dict[str, list[str]] = {"more": [], "less": [], "no clear difference": []}
+    for method in (name for name in wanted if grid.everywhere(name)):
+        own = bootstrap_all(grid.pairs(method), {"difference": difference})["difference"]
+        kind = "more" if own.low > 0 else "less" if own.high < 0 else "no clear difference"
+        rows = [row for domain in grid.domains for row in grid.cells[domain, method]]
+        notes = ["acts in the environment"] if not all(row.offline for row in rows) else []
+        notes += ["oracle settings"] if method.split()[0] in ORACLE else []
+        named = f"{method} ({', '.join(notes)})" if notes else method
+        found[kind].append(f"{named} {signed(own)}")
+    where = ", ".join(grid.domains)
+    if not any(found.values()):
+        return f"Verdict on {where}: no other method is complete, so nothing compares with plain FB yet."
+    parts = [f"{kind}: {', '.join(names)}" for kind, names in found.items() if names]
+    single = any(scores.runs == 1 for scores in grid.domains.values())
+    caveat = " One pretraining seed: the intervals cover start states only." if single else ""
+    return f"Verdict on {where}, return against plain FB [95 %]: {'; '.join(parts)}.{caveat}"
 
 
 def task_table(grid: PairedResults) -> Cells:
@@ -160,4 +186,8 @@ def benchmark_section(grid: PairedResults, figures: tuple[tuple[Path, str], ...]
     shown = [row for rows in grid.cells.values() for row in rows]
     text = coverage(grid) + "".join(f"\n\n{note}" for note in corrections(shown))
     text += "\n\n" + methods + (f"\n\nLeft out:{left_out}" if left_out else "")
-    return ReportSection(f"Benchmark: {grid.benchmark}", text, tuple(tables), figures)
+    header, rows = next(cells for name, _, cells in tables if name != f"{slug}-tasks")
+    kept = [0, header.index("mean [95 %]"), header.index(f"Δ {BASELINE} [95 %]")]
+    short = [header[k] for k in kept], [[row[k] for k in kept] for row in rows]
+    title, verdict = f"Benchmark: {grid.benchmark}", conclusion(grid)
+    return ReportSection(title, text, verdict, short, tuple(tables), figures)

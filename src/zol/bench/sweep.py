@@ -22,13 +22,13 @@ from zol.bench.conditions import BenchedModel, Conditions, open_model
 from zol.bench.executor import require_ray
 from zol.bench.jobs import LatentJob, cell_key
 from zol.bench.results import BASELINE
-from zol.bench.run import run_grid
+from zol.bench.run import STORE, run_grid
 from zol.bench.store import Key, Result, Store, canonical
 from zol.common.errors import ZolError
 from zol.common.provenance import command as running_command
 from zol.common.terminal import terminal
 from zol.models.base import Latent
-from zol.report import table
+from zol.report import print_table
 
 ENVIRONMENTS = 400  # per job: enough to keep physics busy, little enough to lose
 
@@ -128,7 +128,7 @@ def _row(found: Adapted, c: int) -> Adapted:
 
 def sweep(
     models: tyro.conf.Positional[tuple[Path, ...]],
-    store: Path = Path("results/store.sqlite"),
+    store: Path = STORE,
     episodes: int = 20,
     steps: int | None = None,
     limit: int | None = None,
@@ -169,7 +169,7 @@ def sweep(
     if sweeps:
         header, rows = choice_table(sweeps)
         short = [[row[0], row[1], row[2]] for row in rows]
-        console.print(table((header[:3], short), "What choosing by test returns buys"))
+        print_table(console, (header[:3], short), "What choosing by test returns buys")
     console.print(f"{len(results)} cells are in {store}; zol report {store} shows them", soft_wrap=True)
 
 

@@ -53,6 +53,7 @@ from zol.tasks import humenv
 
 CONFIG, WEIGHTS, PROMPT = "config.json", "model.safetensors", "prompt.safetensors"
 DYNAMICS = "dynamics.safetensors"
+UNFINISHED = "run.json"  # what a training run writes first (zol.train.run_folder)
 # what save() itself says about a network, beside the facts it is given
 OWN_FACTS = ("schema", "network", "sizes", "weights", "versions", "digests", "integrity")
 
@@ -167,6 +168,11 @@ def _load_own(folder: Path, path: str | Path, discount: float | None) -> Checkpo
     """A folder that :func:`save` wrote; ``path`` is what the user called it."""
     if not folder.is_dir():
         raise CheckpointError(f"{folder} is not a checkpoint folder (with {CONFIG} and {WEIGHTS})")
+    if not (folder / CONFIG).exists() and (folder / UNFINISHED).exists():
+        raise CheckpointError(
+            f"{folder} holds a training run that is not finished, so there is no checkpoint yet: the zol "
+            "train command that began it continues it (zol train show tells how far it is)"
+        )
     written = read_json(folder / CONFIG)
     facts = upgraded(written, folder)
     if discount is not None:

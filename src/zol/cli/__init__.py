@@ -16,6 +16,7 @@ from typing import NoReturn
 
 from zol.bench import BENCHMARKS
 from zol.common.errors import ZolError, unknown_name
+from zol.common.interrupts import Stopped
 from zol.models import MODELS
 
 # name: (where, what it does in one line)
@@ -43,15 +44,19 @@ FIXED: dict[str, tuple[str, str]] = {
     "zoo pack": ("zol.cli.zoo:pack", "a checkpoint with what test time needs, and no more"),
     "sweep": ("zol.bench.sweep:sweep", "the same as bench sweep"),
     "report": ("zol.cli.report:report", "tables and figures of a result store"),
+    "completion": ("zol.cli.completion:completion", "what makes bash, zsh or fish complete zol's words"),
     "export": ("zol.cli.export:export", "the actor as ONNX, with latents and a contract, for a robot"),
 }
 # Commands that read their words themselves, because some words decide the defaults of others.
 READ_TWICE = {"adapt"}
+# Commands whose options may come from a file, and that write one (with adapt and train NAME).
+REPEATABLE = {"explore", "bench", "sweep"}
 
 
 # Exit codes beside 0: 1 a reader went away, 2 something is wrong with the command or its input,
 # 3 the system refused (disk, memory, permissions), 130 interrupted.
 REFUSED = (OSError, MemoryError, sqlite3.Error)
+NOTHING_KEPT = "what this command was computing is lost, files that were there before are intact"
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -74,8 +79,8 @@ def main(argv: list[str] | None = None) -> None:
         sys.exit(1)
     except REFUSED as error:
         _complain(refusal(error, " ".join(words[:2])), 3, error, debug)
-    except KeyboardInterrupt:
-        print("\nzol: stopped; everything finished so far is saved", file=sys.stderr)
+    except KeyboardInterrupt as stop:  # what has more to say about it raises Stopped
+        print(f"\nzol: stopped; {stop if isinstance(stop, Stopped) else NOTHING_KEPT}", file=sys.stderr)
         sys.exit(130)
 
 
@@ -137,6 +142,9 @@ def _call(name: str, words: Sequence[str]) -> None:
     """Run a command with the words that follow its name."""
     import tyro
 
+    from zol.cli import run_file
+    from zol.cli.options import OMIT
+
     family, _, entry = name.partition(" ")
     if name in FIXED:
         module, function = FIXED[name][0].split(":")
@@ -151,7 +159,10 @@ def _call(name: str, words: Sequence[str]) -> None:
         return
     else:
         command = BENCHMARKS[entry].run
-    tyro.cli(command, prog=f"zol {name}", args=words, config=(tyro.conf.OmitArgPrefixes,))
+    if family in REPEATABLE:
+        run_file.run(command, name, words)
+    else:
+        tyro.cli(command, prog=f"zol {name}", args=words, config=OMIT)
 
 
 def _overview(prefix: str) -> str:

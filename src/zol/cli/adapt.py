@@ -13,6 +13,7 @@ import tyro
 from zol import report, session
 from zol.adapt import METHODS, Adapted, estimator_of, find_method
 from zol.adapt.problem import NoSettings
+from zol.cli import run_file
 from zol.common.errors import CheckpointError
 from zol.common.outputs import file_stem, require_place
 from zol.common.progress import progress_bar
@@ -22,38 +23,39 @@ from zol.models.base import identity
 from zol.session.wishes import own_reward
 from zol.value.accuracy import told
 
-# what the table shows beside the estimate: title → diagnostic, as far as the method tells it
+# what the table shows beside the estimate, as far as the method tells it: title → diagnostic, what it means
 COLUMNS = {
-    "ESS": "ess",
-    "negative": "negative_share",
-    "mean ratio": "mean_ratio",
-    "moved": "distance",
-    "corr.": "correlation",
-    "error": "one_step_error",
-    "changed": "changed",
-    "gain": "imagined_gain",
-    "doubt": "doubt",
-    "env. steps": "environment_steps",
+    "ESS": ("ess", "share of the sampled states that the estimate rests on; 1 is all of them"),
+    "negative": ("negative_share", "share of the states with a negative density ratio; 0 is right"),
+    "mean ratio": ("mean_ratio", "of the density ratio over the data; 1 is right"),
+    "moved": ("distance", "distance from the plain latent, relative to its length"),
+    "corr.": ("correlation", "of imagined and real rewards: how well the learned world predicts them"),
+    "error": ("one_step_error", "share of a step's change that the learned world misses"),
+    "changed": ("changed", "1 if the plain latent was replaced"),
+    "gain": ("imagined_gain", "imagined reward per step beyond the plain latent's"),
+    "doubt": ("doubt", "standard deviation of the estimate between the learned worlds"),
+    "env. steps": ("environment_steps", "steps that were taken in the environment"),
 }
+MEAN_RATIO = (0.8, 1.25)  # an estimate by a density ratio whose mean is outside is no estimate
 
 
 def adapt(words: Sequence[str]) -> None:
     """Run ``zol adapt`` with the words that follow."""
     words = _with_signs(words)
-    tyro.cli(_command(words), prog="zol adapt", args=words, config=(tyro.conf.OmitArgPrefixes,))
+    run_file.run(adapt_command(words), "adapt", words)
 
 
-def _command(words: Sequence[str]) -> Callable[..., None]:
+def adapt_command(words: Sequence[str]) -> Callable[..., None]:
     """The command whose options are those of the method that the words ask for."""
-    method = _method_of(words)
+    method = _method_of(run_file.expanded("adapt", words, "model"))
     settings = NoSettings() if method == session.AUTO else find_method(method).settings
     listed = "; ".join(f"{name}: {summary}" for name, summary in METHODS.summaries().items())
 
     def adapt(
         model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")],
-        task: tuple[str, ...] = (),
-        reward: tuple[str, ...] = (),
-        method: str = session.AUTO,
+        task: Annotated[tuple[str, ...], tyro.conf.arg(metavar="[TASK ...]")] = (),
+        reward: Annotated[tuple[str, ...], tyro.conf.arg(metavar="[REWARD ...]")] = (),
+        method: Annotated[str, tyro.conf.arg(metavar="METHOD")] = session.AUTO,
         settings: Any = settings,
         start_states: int = session.STARTS,
         episodes: int = 0,
@@ -94,12 +96,15 @@ def _command(words: Sequence[str]) -> Callable[..., None]:
         if skills.unrewarded:
             note = f"no reward on any sampled state, left out: {', '.join(skills.unrewarded)}"
             console.print(note, soft_wrap=True)
+        for name in skills.found.evidence.constant_tasks():
+            note = f"the reward '{name}' is the same in every sampled state: any behaviour earns as much"
+            console.print(note, soft_wrap=True)
         where = agent.path if agent.world is None else agent.world.name
         title = f"{skills.found.method} on {where}, model {identity(agent.model)}"
-        console.print(report.table(_cells(skills.found, tested), title))
+        report.print_table(console, _cells(skills.found, tested), title)
         domain = "" if agent.world is None else agent.world.name
-        how = told(estimator_of(skills.found.method), domain)
-        console.print(f"estimate: reward per step, offline, {how}", soft_wrap=True)
+        for line in _legend(skills.found, tested, domain):
+            console.print(line, highlight=False, soft_wrap=True)
         if out is not None:
             for skill in skills:
                 skill.save(out / f"{file_stem(skill.latent.task)}.json")
@@ -160,11 +165,11 @@ def _method_of(words: Sequence[str]) -> str:
 def _cells(found: Adapted, tested: session.Evaluation | None) -> report.Cells:
     """One row per task: what it earned (if that was tested), the estimate, and diagnostics."""
     shown = {
-        title: found.diagnostics[name][0] for title, name in COLUMNS.items() if name in found.diagnostics
+        title: found.diagnostics[name][0] for title, (name, _) in COLUMNS.items() if name in found.diagnostics
     }
     columns = ["task", "estimate", *shown]
     rows = [
-        [name, _estimate(float(found.estimate[0, t])), *(f"{value[t]:.4g}" for value in shown.values())]
+        [name, _estimate(float(found.estimate[0, t])), *(f"{value[t]:.3g}" for value in shown.values())]
         for t, name in enumerate(found.evidence.tasks)
     ]
     if tested is not None:
@@ -177,3 +182,25 @@ def _cells(found: Adapted, tested: session.Evaluation | None) -> report.Cells:
 def _estimate(value: float) -> str:
     """Three decimals, or three digits where a reward of another unit would show none or dozens of them."""
     return f"{value:.3f}" if value == 0 or 1e-6 < abs(value) < 1e6 else f"{value:.3g}"
+
+
+def _legend(found: Adapted, tested: session.Evaluation | None, domain: str) -> list[str]:
+    """What the columns mean, who made the estimates, and which of them are not to be trusted."""
+    how = told(estimator_of(found.method), domain)
+    lines = [f"estimate: mean reward per step, offline, never measured; {how}"]
+    if tested is not None:
+        episodes, steps = tested.returns.shape[1], tested.steps
+        lines += [
+            f"return: mean of {episodes} episodes of {steps} steps with its 95 % interval over episodes"
+        ]
+        lines += [f"random: what random actions earn (an estimate times {steps} compares with a return)"]
+    lines += [
+        f"{title}: {meaning}" for title, (name, meaning) in COLUMNS.items() if name in found.diagnostics
+    ]
+    if "mean_ratio" in found.diagnostics:
+        ratios = zip(found.evidence.tasks, found.diagnostics["mean_ratio"][0].tolist(), strict=True)
+        low, high = MEAN_RATIO
+        far = [f"{task} {ratio:.2g}" for task, ratio in ratios if not low <= ratio <= high]
+        if far:
+            lines += [f"the mean ratio is far from 1, so these estimates cannot be trusted: {', '.join(far)}"]
+    return lines

@@ -179,6 +179,13 @@ def _spreads(world: World, obs: torch.Tensor) -> Table:
     return table
 
 
+def share(part: float) -> str:
+    """A share in per cent with two digits, never in powers of ten."""
+    if 0 < part < 1e-4:
+        return "< 0.01 %"
+    return f"{100 * part:.0f} %" if part >= 0.1 else f"{100 * part:.2g} %"
+
+
 def _earnings(world: World, states: States) -> Table:
     """What the world's tasks pay here; one that pays the same everywhere nothing offline can serve."""
     table = Table("task", "mean reward", "median", "99 %", "largest", "states that earn")
@@ -186,6 +193,6 @@ def _earnings(world: World, states: States) -> Table:
     for name, rewards in earnings(states, world.tasks.values()).items():
         median, high, most = torch.quantile(rewards.double(), levels).tolist()
         earning = float((rewards > EARNS * rewards.abs().max()).double().mean())
-        alike = "all alike" if rewards.max() == rewards.min() else f"{100 * earning:.2g} %"
+        alike = "all alike" if rewards.max() == rewards.min() else share(earning)
         table.add_row(name, f"{rewards.mean():.3g}", f"{median:.3g}", f"{high:.3g}", f"{most:.3g}", alike)
     return table

@@ -24,6 +24,7 @@ OPTIONAL = {
     "huggingface_hub": ("huggingface_hub", "hub", "models from the hub"),
     "tensorboard": ("tensorboard", "tensorboard", "learning curves in a browser"),
     "viser": ("viser", "play", "the page of zol play"),
+    "wandb": ("wandb", "wandb", "learning curves on a server"),
     "imageio-ffmpeg": ("imageio_ffmpeg", "video", "videos"),
 }
 

@@ -38,6 +38,13 @@ def export(
     console = terminal()
     for graph in result.graphs:
         console.print(f"wrote {result.folder / graph}", highlight=False, soft_wrap=True)
+    if not skills:
+        console.print(
+            "no latents inside: the graph takes z as an input. zol adapt MODEL --out FOLDER writes latents, "
+            "and --latents FOLDER/*.json puts them beside it",
+            highlight=False,
+            soft_wrap=True,
+        )
     console.print(
         f"ONNX equals torch to {result.error:.1e}; "
         f"one action takes {result.latency_ms:.2f} ms (median, 1 thread)",

@@ -4,7 +4,7 @@ Which defaults to show depends on some of the words themselves (the data's world
 start from), so the words are read twice: first for those alone, then, with the defaults they decide, for all.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,6 +12,7 @@ import pydantic
 import torch
 import tyro
 
+from zol.cli import run_file
 from zol.common.config import Config
 from zol.common.device import choose_threads
 from zol.common.errors import ZolError
@@ -23,15 +24,21 @@ from zol.train.planning import Plan, plan
 from zol.train.pretraining import EPISODES, execute
 
 Start = Annotated[str | None, tyro.conf.arg(name="from")]
-OPTIONS = (tyro.conf.OmitArgPrefixes,)  # --steps, not --training.steps
 
 
 def train(name: str, words: Sequence[str]) -> None:
     """Run ``zol train NAME`` with the words that follow."""
+    command, description = train_command(name, words)
+    run_file.run(command, f"train {name}", words, description=description)
+
+
+def train_command(name: str, words: Sequence[str]) -> tuple[Callable[..., None], str]:
+    """The command whose defaults are those that the words decide, and what it says of itself."""
+    typed = run_file.expanded(f"train {name}", words)
     found, _ = tyro.cli(
-        _first_words, prog=f"zol train {name}", args=words, return_unknown_args=True, add_help=False
+        _first_words, prog=f"zol train {name}", args=typed, return_unknown_args=True, add_help=False
     )
-    _train(name, plan(name, **found), words)
+    return _train(plan(name, **found))
 
 
 def _first_words(
@@ -68,7 +75,7 @@ def flags(config: type[PretrainingConfig]) -> Any:
     return pydantic.create_model(config.__name__, __base__=Config, **fields)
 
 
-def _train(name: str, found: Plan, words: Sequence[str]) -> None:
+def _train(found: Plan) -> tuple[Callable[..., None], str]:
     Settings = flags(found.entry.config)
 
     def command(
@@ -78,7 +85,7 @@ def _train(name: str, found: Plan, words: Sequence[str]) -> None:
         start_from: Start = None,
         training: TrainConfig = found.training,
         model: Settings = Settings(**found.settings),  # type: ignore[valid-type]  # noqa: B008
-        episodes: int = EPISODES if found.world_name is not None else 0,
+        episodes: int = 0 if found.dataset is not None and found.world_name is None else EPISODES,
         dynamics_steps: int = found.dynamics_steps,
         device: str = "auto",
         threads: int = 0,
@@ -94,7 +101,8 @@ def _train(name: str, found: Plan, words: Sequence[str]) -> None:
                 hf://organisation/name
             training: the loop
             model: the networks and their losses; --learning-rate sets all rates unless the others are given
-            episodes: test episodes per task, every --eval-every steps, on the data's world; 0 tests nothing
+            episodes: test episodes per task, every --eval-every steps, on the data's world; 0 tests nothing,
+                which is the default where the data name no world
             dynamics_steps: steps of the learned world that is trained next on the same data and stored in the
                 checkpoint for zol adapt --method rehearse; 0 trains none
             device: auto, cpu, cuda, cuda:1 …, mps
@@ -116,7 +124,7 @@ def _train(name: str, found: Plan, words: Sequence[str]) -> None:
         f"Pretrain {found.entry.title}; called again, it continues where it stopped. The defaults below are "
         "those of the preset and of the data, as far as they are on the command line."
     )
-    tyro.cli(command, prog=f"zol train {name}", description=description, args=words, config=OPTIONS)
+    return command, description
 
 
 def dynamics(data: Path, out: Path, config: WorldConfig = WorldConfig(), threads: int = 0) -> None:  # noqa: B008

@@ -4,7 +4,6 @@ import inspect
 from typing import Annotated
 
 import tyro
-from rich.markup import escape
 from rich.table import Table
 
 from zol.common.terminal import terminal
@@ -18,7 +17,7 @@ def list_() -> None:
     table = Table("world", "what it is", "needs")
     for name, summary in WORLDS.summaries().items():
         extra = WORLDS.own[name].extra if name in WORLDS.own else ""
-        table.add_row(name, escape(summary), extra and escape(f".[{extra}]"))
+        table.add_row(name, summary, extra and f".[{extra}]")
     terminal().print(table)
 
 
@@ -36,8 +35,8 @@ def show(
     world = make(name)
     console = terminal()
     console.print(
-        f"[bold]{world.name}[/bold]: {world.layout.obs_dim} observations, {world.action_dim} actions in "
-        f"\\[-1, 1], {world.episode_length} steps per episode, discount {world.discount:g}"
+        f"{world.name}: {world.layout.obs_dim} observations, {world.action_dim} actions in "
+        f"[-1, 1], {world.episode_length} steps per episode, discount {world.discount:g}"
     )
     console.print(field_table(world.layout))
     console.print(task_table(world))
@@ -45,7 +44,7 @@ def show(
 
 def field_table(layout: Layout) -> Table:
     """Every name that ``states[name]`` accepts, stored fields first."""
-    table = Table(title=escape("fields: states[name]"), title_justify="left")
+    table = Table(title="fields: states[name]", title_justify="left")
     for heading in ("name", "columns", "unit", "meaning"):
         table.add_column(heading, no_wrap=heading in ("name", "columns"))
     for field in layout.fields:
@@ -53,7 +52,7 @@ def field_table(layout: Layout) -> Table:
         columns = str(field.start) if field.size == 1 else f"{field.start}-{last}"
         table.add_row(field.name, columns, field.unit, field.meaning)
     for name, function in layout.derived.items():
-        table.add_row(name, "derived", "", escape(inspect.getdoc(function) or ""))
+        table.add_row(name, "derived", "", inspect.getdoc(function) or "")
     return table
 
 

@@ -12,7 +12,8 @@ from zol.common.terminal import terminal
 def list_() -> None:
     """Show the pretrained models that come with zol, with mean returns over the tasks of their worlds.
 
-    Returns are those of plain prompts, measured while each model was trained; model cards have every task.
+    Returns are those of plain prompts, measured while each model was trained, beside random actions; model
+    cards have every task.
     """
     rows = []
     for name in zoo.names():
@@ -21,8 +22,8 @@ def list_() -> None:
         means = tested[-1].get("return/mean"), tested[0].get("random/mean")
         shown = [report.number(mean) if mean is not None else "–" for mean in means]
         rows.append([name, *(str(facts.get(key, "")) for key in ("world", "model", "steps", "seed")), *shown])
-    columns = ["name", "world", "model", "steps", "seed", "return", "random actions"]
-    terminal().print(report.table((columns, rows)))
+    columns = ["name", "world", "model", "steps", "seed", "return", "random"]
+    report.print_table(terminal(), (columns, rows))
 
 
 def pack(source: tyro.conf.Positional[Path], out: Path, samples: int = zoo.SAMPLES) -> None:

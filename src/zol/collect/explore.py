@@ -24,6 +24,7 @@ from zol.collect.rnd import RNDAgent, RNDConfig
 from zol.common import provenance
 from zol.common.config import Config
 from zol.common.errors import DataError
+from zol.common.interrupts import Stopped
 from zol.common.outputs import require_place
 from zol.common.progress import Ticker
 from zol.common.tensors import counted, read_metadata, read_tensors, write_tensors
@@ -74,6 +75,8 @@ def _explore(run: "_Run", progress: Progress | None) -> None:
                 bar.reach(steps, note)
         bar.finish(run.done_steps)
         run.writer.set_provenance(coverage=run.coverage())
+    except KeyboardInterrupt as interrupt:
+        raise Stopped(run.kept()) from interrupt
     finally:
         run.writer.close()
 
@@ -85,6 +88,7 @@ class _Run:
         self.world, self.out, self.config = world, out, config
         self.length = world.episode_length
         self.done, self.done_steps = 0, 0  # episodes of finished rounds, and their transitions
+        self.unsaved = 0  # transitions of the round that is being played
         self.generator = torch.Generator().manual_seed(config.seed)
         starts = world.reset(config.resets, torch.Generator().manual_seed(config.seed)).obs
         obs_dim = starts.shape[1]
@@ -111,6 +115,15 @@ class _Run:
         """Transitions at the end, if no further episode ends early."""
         return self.done_steps + max(0, self.missing_episodes) * self.length
 
+    def kept(self) -> str:
+        """What is left of an exploration that ends now, in words."""
+        unfinished = (
+            f"{self.unsaved:,} steps of the unfinished round are lost (a round is one episode of each of "
+            f"--envs {self.config.envs}: fewer of them make shorter rounds)"
+        )
+        kept = f"{self.done_steps:,} steps in {self.done:,} episodes are saved in {self.out}"
+        return f"{kept}, {unfinished if self.unsaved else 'nothing is lost'}; the same command continues"
+
     def round(self) -> Iterator[tuple[int, str]]:
         """Play one episode in every environment; yields the steps so far and a number to watch."""
         n = min(self.config.envs, self.missing_episodes)
@@ -129,6 +142,7 @@ class _Run:
         for t, step in enumerate(episode(self.world, states, policy, self.length)):
             steps_before = self.done_steps + memory.steps
             memory.add(t, step, self.world.physics)
+            self.unsaved = memory.steps
             steps = self.done_steps + memory.steps
             if self.config.how == "rnd" and steps_before >= self.config.rnd.random_steps:
                 owed += (steps - steps_before) / self.config.rnd.steps_per_update
@@ -160,6 +174,7 @@ class _Run:
             rows_left = rows
         self.writer.append_rows(rows_left)
         self.done, self.done_steps = self.done + len(rows), self.done_steps + memory.steps
+        self.unsaved = 0
         state = self.agent.state_dict() | {"generator": self.generator.get_state()}
         write_tensors(self.out / STATE, state, {"done": str(self.done)})
 

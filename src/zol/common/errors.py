@@ -2,14 +2,21 @@
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from pathlib import Path
+
+from zol.common.version import VERSION
+
+WHEEL = f"zol_rl-{VERSION}-py3-none-any.whl"
 
 
 def install_line(extra: str) -> str:
-    """The command that adds an extra, to be run in the clone.
+    """The command that adds an extra: in the clone, or with the wheel that zol was installed from.
 
     Never by bare name: a stranger's package is called zol on the public index.
     """
-    return f"pip install -e '.[{extra}]' (in the folder you cloned)"
+    if (Path(__file__).parents[3] / "pyproject.toml").exists():
+        return f"pip install -e '.[{extra}]' (in the folder you cloned)"
+    return f"pip install '{WHEEL}[{extra}]' (the wheel that you installed)"
 
 
 class ZolError(Exception):

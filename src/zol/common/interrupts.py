@@ -1,4 +1,4 @@
-"""Finish the current step before handling Ctrl-C or SIGTERM, so that a state is always saved whole."""
+"""Ctrl-C and SIGTERM: the current step is finished first, and what is kept and what is lost is said truly."""
 
 import signal
 import threading
@@ -7,6 +7,10 @@ from contextlib import contextmanager
 from types import FrameType
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Stopped(KeyboardInterrupt):
+    """An interrupt whose text says what is kept, what is lost and how to go on."""
 
 
 @contextmanager

@@ -63,6 +63,12 @@ class Ticker:
         """``count`` more are done; a ``note`` replaces the one that is shown."""
         self._update(advance=count, **({} if note is None else {"note": note}))
 
+    def expect(self, more: int) -> None:
+        """There are so many more to do than was known."""
+        if self._total is not None:
+            self._total += more
+            self._update(total=self._total)
+
     def reach(self, done: int, note: str | None = None) -> None:
         """So many are done altogether."""
         self._update(completed=done, **({} if note is None else {"note": note}))

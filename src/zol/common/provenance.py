@@ -9,12 +9,14 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-PACKAGES = ("zol", "torch", "numpy", "mujoco", "dm_control")
+from zol.common.version import VERSION
+
+PACKAGES = ("torch", "numpy", "mujoco", "dm_control")
 
 
 def versions() -> dict[str, str]:
     """Python and the packages on which results depend, as far as they are installed."""
-    found = {"python": platform.python_version()}
+    found = {"python": platform.python_version(), "zol": VERSION}
     for package in PACKAGES:
         try:
             found[package] = metadata.version(package)

@@ -15,7 +15,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
-from zol.common.errors import CheckpointError
+from zol.common.errors import CheckpointError, DataError
 from zol.common.files import write_bytes
 from zol.common.reading import regular_file
 
@@ -78,6 +78,12 @@ class TensorFile:
             tensor = stored.clone()
         check_finite(tensor, f"tensor '{name}' of {self.path}")
         return tensor
+
+
+def require_tensor(value: object, what: str, instead: str) -> None:
+    """Refuse what a network cannot compute with, and say what its user may have meant."""
+    if not isinstance(value, Tensor):
+        raise DataError(f"a model takes {what} as torch tensors, got {type(value).__name__}: {instead}")
 
 
 def check_finite(tensor: Tensor, what: str) -> None:

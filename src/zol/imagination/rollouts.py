@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from zol import measure
+from zol.common.progress import Ticker
 from zol.fields import Layout
 from zol.imagination.dynamics import Dynamics
 from zol.imagination.learned_world import rewards
@@ -44,6 +45,7 @@ class ImaginedRollouts:
     horizon: int  # n, steps of a rollout
     noise: float = 0.0  # added to imagined states, in units of the held-out one-step error
     bootstrap: RewardMoments | None = None  # of the tasks; with it rollouts end with the model's own value
+    ticker: Ticker | None = None  # told of every step of every latent
 
     @torch.no_grad()
     def values(self, z: Tensor, generator: torch.Generator) -> Tensor:
@@ -69,6 +71,8 @@ class ImaginedRollouts:
                 r = self._rewards(recent)  # [T, steps, P, K·S]
                 times = torch.arange(t + 1 - len(recent), t + 1, dtype=r.dtype)
                 total += torch.einsum("k,tkpn->tpn", gamma**times, r).reshape(total.shape)
+                if self.ticker is not None:
+                    self.ticker.advance(len(recent) * len(z))
                 recent.clear()
         if self.bootstrap is None:
             value = total / self.horizon

@@ -28,6 +28,7 @@ import torch
 from torch import Tensor, nn
 
 from zol.common.errors import DataError
+from zol.common.tensors import require_tensor
 from zol.fields import Field, Layout
 from zol.models import parts
 from zol.models.architecture import NetworkConfig, Tower
@@ -123,6 +124,7 @@ class Network(nn.Module):
 
     def read(self, obs: Tensor, reads: tuple[str, ...] = ()) -> Tensor:
         """What a part that reads these fields sees of raw observations, ``[..., width]``."""
+        require_tensor(obs, "observations", "skill.act(observation) takes NumPy arrays")
         if obs.shape[-1] != self.obs_dim:
             raise DataError(
                 f"these observations have {obs.shape[-1]} columns, this {self.config.source} model reads "
@@ -188,6 +190,7 @@ class Network(nn.Module):
 
         A flow actor acts at noise 0 unless given some.
         """
+        require_tensor(z, "latents", "pass latent.z, or use skill.act(observation)")
         c = self.config
         if noise is not None and not c.noisy_actor:
             raise DataError(f"the actor of this {c.source} model has no noise input: act(obs, z)")

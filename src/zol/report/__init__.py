@@ -1,6 +1,6 @@
 """Numbers one can trust: raw scores, paired bootstrap intervals, tables in several formats."""
 
-from zol.report.render import csv_text, latex, markdown, table
+from zol.report.render import csv_text, latex, markdown, print_table, table
 from zol.report.scores import Cells, Scores, caveat, paired, per_task, summary
 from zol.report.statistics import Array, Interval, bootstrap, bootstrap_all, number
 
@@ -18,6 +18,7 @@ __all__ = [
     "number",
     "paired",
     "per_task",
+    "print_table",
     "summary",
     "table",
 ]

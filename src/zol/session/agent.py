@@ -479,10 +479,15 @@ class Agent:
                 f"{self.path} does not name its world, so nothing can be filmed: film(skill, folder, env=…) "
                 "films an environment of gymnasium"
             )
-        latents = [skill.single_latent() for skill in chosen]
-        generator = torch.Generator().manual_seed(seed)
         return film(
-            self.world, self.model, latents, folder, generator=generator, steps=steps, progress=progress
+            self.world,
+            self.model,
+            [skill.single_latent() for skill in chosen],
+            folder,
+            generator=torch.Generator().manual_seed(seed),
+            tasks=[skill.task for skill in chosen],
+            steps=steps,
+            progress=progress,
         )
 
     # Where it goes

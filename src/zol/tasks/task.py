@@ -37,10 +37,10 @@ T = TypeVar("T")
 class Task:
     """A named reward, and optionally where its episodes start, its goal and its test of success.
 
-    More tasks are made of it: ``walk - 0.1 * effort``, ``fast * upright``, ``run.where(…)``. Of starts, goal
-    and success a combination of two tasks keeps what only one of them has, or what both share; where both
-    have their own, neither speaks for the combination, and it has none. What is subtracted, or scaled by a
-    factor of zero or less, is not wanted any more: its goal and its success are dropped.
+    More tasks are made of it: ``walk - 0.1 * effort``, ``fast * upright``, ``run.where(…)``. Of starts, goal,
+    place and success a combination of two tasks keeps what only one of them has, or what both share; where
+    both have their own, neither speaks for the combination, and it has none. What is subtracted, or scaled by
+    a factor of zero or less, is not wanted any more: its goal, its place and its success are dropped.
     """
 
     name: str
@@ -54,6 +54,8 @@ class Task:
     """whether a state solves the task"""
     ends_at_success: bool = False
     """whether an episode of this task is over as soon as it succeeds"""
+    place: tuple[float, ...] | None = None
+    """the point of the world to be at, in metres, if the task is about one; films show it"""
 
     def __post_init__(self) -> None:
         if self.ends_at_success and self.success is None:
@@ -80,7 +82,8 @@ class Task:
         if value.shape != states.obs.shape[:-1]:
             raise DataError(
                 f"task '{self.name}' returned shape {tuple(value.shape)} for states of shape "
-                f"{tuple(states.obs.shape[:-1])}: {expected} per state"
+                f"{tuple(states.obs.shape[:-1])}: {expected} per state, whatever the leading dimensions are "
+                "(write s[...][..., 0], not [:, 0])"
             )
         return value
 
@@ -96,7 +99,9 @@ class Task:
         scaled = replace(
             self, name=f"{other:g}·({self.name})", reward=lambda s: other * self(s), description=""
         )
-        return scaled if other > 0 else replace(scaled, goal=None, success=None, ends_at_success=False)
+        if other > 0:
+            return scaled
+        return replace(scaled, goal=None, place=None, success=None, ends_at_success=False)
 
     __rmul__ = __mul__
 
@@ -107,8 +112,15 @@ class Task:
             (self.ends_at_success and success is self.success)
             or (other.ends_at_success and success is other.success)
         )
-        starts, goal = _shared(self.starts, other.starts), _shared(self.goal, other.goal)
-        return Task(name, reward, starts=starts, goal=goal, success=success, ends_at_success=ends)
+        return Task(
+            name,
+            reward,
+            starts=_shared(self.starts, other.starts),
+            goal=_shared(self.goal, other.goal),
+            success=success,
+            ends_at_success=ends,
+            place=_shared(self.place, other.place),
+        )
 
     def where(self, mask: Condition) -> "Task":
         """The same reward where ``mask(states)`` is true, zero elsewhere; starts, goal and success stay."""

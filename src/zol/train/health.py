@@ -21,7 +21,7 @@ generalises. For the default measure (:mod:`zol.measure` has the same equations 
     Q_gain             E[Q_z(s, π_z(s)) − Q_z(s, a)]: what the actor gains over the data, by F            > 0
 
 ε is the Bellman equation of M = FᵀB integrated against B: C F are the successor features of B. Healthy
-ranges, and what a drift means, are in docs/training.md.
+ranges, and what a drift means, are in docs/metrics.md.
 """
 
 from dataclasses import dataclass

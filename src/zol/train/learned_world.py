@@ -21,6 +21,7 @@ from zol.imagination.dynamics import Dynamics, DynamicsConfig, DynamicsLearner
 from zol.imagination.learned_world import LearnedWorld
 from zol.train.loop import TrainConfig, fit
 from zol.train.tensorboard import require_tensorboard
+from zol.train.wandb import require_wandb
 from zol.worlds import make
 from zol.worlds.base import World
 
@@ -44,8 +45,8 @@ class WorldConfig(TrainConfig):
 
 def learn_world(
     dataset: Dataset,
-    layout: Layout | None,
-    config: WorldConfig,
+    layout: Layout | None = None,
+    config: WorldConfig = WorldConfig(),  # noqa: B008
     out: str | Path | None = None,
     *,
     progress: Progress | None = None,
@@ -82,6 +83,8 @@ def add_learned_world(dataset: Dataset, out: str | Path, config: WorldConfig) ->
     require_place(out)
     if config.tensorboard:
         require_tensorboard()
+    if config.wandb:
+        require_wandb()
     model = checkpoint.load(out).model
     if (dataset.obs_dim, dataset.action_dim) != (model.obs_dim, model.action_dim):
         raise DataError(

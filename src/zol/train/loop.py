@@ -32,6 +32,7 @@ from zol.train.health import HealthSample, check_health
 from zol.train.log_lines import Clock, format_evaluation, format_progress
 from zol.train.run_folder import Line, RunFolder, require_same
 from zol.train.tensorboard import MetricsWriter
+from zol.train.wandb import WandbWriter
 
 Hook = Callable[[int], Mapping[str, float]]
 
@@ -59,6 +60,8 @@ class TrainConfig(Config):
     """fuse networks with torch.compile; pays on GPUs at most"""
     tensorboard: bool = False
     """write event files for TensorBoard, too"""
+    wandb: str = ""
+    """project of Weights & Biases that metrics are sent to, too"""
 
     @property
     def autocast(self) -> torch.dtype | None:
@@ -72,7 +75,7 @@ class TrainConfig(Config):
 
 
 # Settings that may change on resume: none of them touches the weights (of steps, see below).
-FREE = {"steps", "log_every", "eval_every", "save_every", "tensorboard"}
+FREE = {"steps", "log_every", "eval_every", "save_every", "tensorboard", "wandb"}
 
 
 def fit(
@@ -101,8 +104,11 @@ def fit(
         run = _Run(learner, dataset, config, folder, facts or {})
         run.resume(Path(out) if out is not None else None)
         if config.tensorboard and folder is not None:
-            run.writer = MetricsWriter(folder.path, run.step)
-            stack.callback(run.writer.close)
+            run.writers.append(MetricsWriter(folder.path, run.step))
+        if config.wandb and folder is not None:
+            run.writers.append(WandbWriter(config.wandb, folder.path, run.settings))
+        for writer in run.writers:
+            stack.callback(writer.close)
         bar = progress or stack.enter_context(progress_bar(quiet=not parallel.is_main()))
         run.loop(stack.enter_context(interrupts.noticed()), on_eval, bar)
         if folder is not None and learner.checked is not None:
@@ -152,7 +158,7 @@ class _Run:
         if learner.checked is not None:
             sample = HealthSample.draw(dataset, learner.checked.z_dim, config.seed)
             self.health_sample = sample.to(self.device)
-        self.writer: MetricsWriter | None = None
+        self.writers: list[MetricsWriter | WandbWriter] = []
         self.history: list[Line] = []
         self.step, self.clock = 0, Clock()
         data = {"data": dataset.fingerprint(), "device": self.device.type}
@@ -176,7 +182,13 @@ class _Run:
             if self.step % config.save_every == 0 or last or interrupted:
                 self.save()
             if interrupted:
-                raise KeyboardInterrupt
+                raise interrupts.Stopped(self.kept())
+
+    def kept(self) -> str:
+        """What is left of this run if it ends now, in words."""
+        if self.folder is None and parallel.is_main():
+            return f"{self.step:,} steps are lost: a run without a folder (out=…) keeps nothing"
+        return f"step {self.step:,} of {self.config.steps:,} is saved, and the same command continues there"
 
     def update(self) -> Mapping[str, Tensor]:
         """One step on one batch."""
@@ -213,8 +225,8 @@ class _Run:
             bar.console.print(format_evaluation(line), highlight=False)
         self.clock.restart(self.step)
         self.history.append(line)
-        if self.writer is not None:
-            self.writer.write(line)
+        for writer in self.writers:
+            writer.write(line)
         if self.folder is not None:
             self.folder.log(line)
 
@@ -251,7 +263,7 @@ class _Run:
 
     def _same_schedule(self, before: Mapping[str, Any], step: int, path: Path) -> None:
         """More steps may be asked for until learning rates have begun to fall towards the old end."""
-        old = TrainConfig(**{name: before[name] for name in TrainConfig.model_fields})
+        old = TrainConfig(**{name: before[name] for name in TrainConfig.model_fields if name in before})
         if step and old.learning_scale(step - 1) != self.config.learning_scale(step - 1):
             raise CheckpointError(
                 f"{path} was annealed towards steps={old.steps} and has reached {step}, now "

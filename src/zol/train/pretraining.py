@@ -34,6 +34,7 @@ from zol.train.planning import Plan, plan
 from zol.train.returns import ReturnEvaluation
 from zol.train.run_folder import RunFolder
 from zol.train.tensorboard import require_tensorboard
+from zol.train.wandb import require_wandb
 from zol.worlds.base import World
 
 EPISODES = 10  # per task and evaluation on the command line, where the data name a world
@@ -121,6 +122,8 @@ def execute(
         require_place(out)
     if training.tensorboard:
         require_tensorboard()
+    if training.wandb:
+        require_wandb()
     before = torch.get_num_threads()
     with parallel.processes(choose_device(device)) as place:
         width = int(settings.get("hidden", plan.entry.config.model_fields["hidden"].default))
@@ -167,7 +170,8 @@ def _train(
         learner.start = str(plan.start.facts["weights"])
         facts["start"] = f"{plan.start.facts['model']} {learner.start}"
         facts |= {name: plan.start.facts[name] for name in ORIGIN if name in plan.start.facts}
-    where = f"{device} with {torch.get_num_threads()} threads" if device.type == "cpu" else str(device)
+    threads = torch.get_num_threads()
+    where = f"{device} with {threads} thread{'s' * (threads > 1)}" if device.type == "cpu" else str(device)
     console.print(
         f"preset {plan.preset}: {sum(p.numel() for p in model.parameters()):,} weights, {len(dataset):,} "
         f"transitions, batch {training.batch_size}, {training.steps:,} steps on {where}"

@@ -78,6 +78,14 @@ class Painter(Protocol):
 
 
 @runtime_checkable
+class Marking(Protocol):
+    """What a painter adds if it can show where a task wants a body to be."""
+
+    def mark(self, place: tuple[float, ...] | None) -> None:
+        """Show this point of the world, in metres, in the frames that follow; None shows none."""
+
+
+@runtime_checkable
 class Drawable(Protocol):
     """What a world adds if it can draw its states: films and pages ask for it."""
 

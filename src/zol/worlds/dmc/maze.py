@@ -12,6 +12,7 @@ along the outer edges, or around a diamond.
 """
 
 import math
+from dataclasses import replace
 from importlib.resources import files
 
 import mujoco
@@ -81,7 +82,7 @@ def _reach(corner: str, margin: float) -> Task:
 
     suffix = "" if margin == WIDE_MARGIN else "_exorl"
     description = f"be {corner.replace('_', ' ')}, gently; felt from {margin:g} m (needs actions)"
-    return Task(f"reach_{corner}{suffix}", reward, description)
+    return Task(f"reach_{corner}{suffix}", reward, description, place=(*CORNERS[corner], 0.0))
 
 
 def _clockwise(s: States) -> Tensor:
@@ -140,7 +141,12 @@ def _long_way(s: States) -> Tensor:
 
 TASKS = (
     *(_reach(corner, margin) for margin in (WIDE_MARGIN, NARROW_MARGIN) for corner in CORNERS),
-    Task("reach_bottom_left_long", _long_way, "be bottom left, having walked clockwise (needs actions)"),
+    replace(
+        _at_bottom_left,
+        name="reach_bottom_left_long",
+        reward=_long_way,
+        description="be bottom left, having walked clockwise (needs actions)",
+    ),
     Task("loop", _loop, "clockwise around a diamond through all four rooms, at 0.06 m/s or more each way"),
     Task("square", _square, "fast and clockwise through the corridors along the edges"),
     Task("fast_slow", _fast_slow, "counter-clockwise: fast along the sides, slowly along top and bottom"),

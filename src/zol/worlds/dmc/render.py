@@ -23,6 +23,7 @@ from zol.worlds.dmc.domain import Domain
 
 BACKENDS = ("egl", "osmesa")
 FONT_SCALE = 100
+GOAL = np.array([0.2, 0.9, 0.3, 0.6], dtype=np.float32)  # colour of the place to be at
 
 # Draws into a tiny context. It runs in a process of its own, because a broken driver may crash it.
 PROBE = """
@@ -81,6 +82,11 @@ class Renderer:
         self._camera.type = mujoco.mjtCamera.mjCAMERA_FIXED
         self._camera.fixedcamid = world.domain.camera if camera is None else camera
         self._area = mujoco.MjrRect(0, 0, width, height)
+        self._place: tuple[float, ...] | None = None
+
+    def mark(self, place: tuple[float, ...] | None) -> None:
+        """Show this point as a green disc in the frames that follow; None shows none."""
+        self._place = place
 
     def frame(self, physics: Tensor) -> Image:
         """One state ``[P]`` as a picture ``[height, width, 3]``."""
@@ -90,10 +96,20 @@ class Renderer:
         mujoco.mj_forward(self._model, self._data)
         every = mujoco.mjtCatBit.mjCAT_ALL
         mujoco.mjv_updateScene(self._model, self._data, self._option, None, self._camera, every, self._scene)
+        if self._place is not None:
+            self._draw_place(self._place)
         mujoco.mjr_render(self._area, self._scene, self._gpu)
         picture: Image = np.empty((self._area.height, self._area.width, 3), dtype=np.uint8)
         mujoco.mjr_readPixels(picture, None, self._area, self._gpu)
         return picture[::-1]  # OpenGL starts at the bottom
+
+    def _draw_place(self, place: tuple[float, ...]) -> None:
+        """One more geometry in the scene: a flat disc, a twentieth as wide as the model."""
+        radius = 0.025 * self._model.stat.extent
+        disc = self._scene.geoms[self._scene.ngeom]
+        size, where = np.array([radius, radius, 0.02 * radius]), np.array(place, dtype=np.float64)
+        mujoco.mjv_initGeom(disc, mujoco.mjtGeom.mjGEOM_CYLINDER, size, where, np.eye(3).flatten(), GOAL)
+        self._scene.ngeom += 1
 
     def close(self) -> None:
         """Give the OpenGL context back."""
