@@ -3,6 +3,8 @@
 import runpy
 from pathlib import Path
 
+import pytest
+
 write = runpy.run_path(str(Path(__file__).parents[1] / "coverage_page.py"))["write"]
 
 
@@ -30,3 +32,12 @@ def test_the_page_names_what_is_not_reached(tmp_path: Path) -> None:
     badge = (tmp_path / "images" / "coverage.svg").read_text()
     assert "52 %" in badge
     assert "#e05d44" in badge
+
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+@pytest.mark.skipif(not (DOCS / "coverage.md").exists(), reason="make coverage writes it")
+def test_the_page_that_is_here_and_its_badge_agree() -> None:
+    said = (DOCS / "coverage.md").read_text(encoding="utf-8").split("**")[1].removesuffix(" %")
+    assert f"{round(float(said))} %" in (DOCS / "images" / "coverage.svg").read_text()
