@@ -133,3 +133,18 @@ def test_a_film_has_every_step_and_even_sides(agent: Agent, skill: Skill, tmp_pa
     assert ffmpeg.count_frames_and_secs(str(path)) == (11, pytest.approx(11 / 20))
     with pytest.raises(WorldError, match="render_mode='rgb_array'"):
         agent.film(skill, tmp_path / "films", env=Cart())
+
+
+def test_on_the_command_line(tmp_path: Path, zol_command) -> None:
+    agent_for(3, 1).save(tmp_path / "pendulum")
+    (tmp_path / "mine.py").write_text("def up(s): return s['obs'][..., 0]")
+    words = ["adapt", str(tmp_path / "pendulum"), "--reward", f"{tmp_path / 'mine.py'}:up", "--episodes", "1"]
+    code, out, _ = zol_command(*words, "--env", "Pendulum-v1")
+    assert code == 0
+    assert "return of 1" in out
+    code, _, err = zol_command(*words, "--env", "MountainCarContinuous-v0")
+    assert code == 2
+    assert "has 2 observation and 1 action columns, the model 3 and 1" in err
+    code, _, err = zol_command(*words)
+    assert code == 2
+    assert "--env Pendulum-v1" in err

@@ -80,7 +80,7 @@ def test_a_model_of_the_zoo_on_film(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert made.picture == tmp_path / "film.webp"
     assert "spin over and over" in made.words
     with Image.open(made.picture) as found:
-        assert found.size == (gallery.WIDTH, gallery.HEIGHT)
+        assert found.size == film.SIZE
         assert np.asarray(found.convert("RGB")).std() > 10  # something is drawn
 
 

@@ -22,6 +22,7 @@ from zol.film import require_filming
 from zol.models.base import identity
 from zol.session.wishes import own_reward
 from zol.value.accuracy import told
+from zol.worlds.gym_env import GymEnvironment
 
 # what the table shows beside the estimate, as far as the method tells it: title → diagnostic, what it means
 COLUMNS = {
@@ -59,16 +60,20 @@ def adapt_command(words: Sequence[str]) -> Callable[..., None]:
         settings: Any = settings,
         start_states: int = session.STARTS,
         episodes: int = 0,
+        env: str | None = None,
         seed: int = 0,
         out: Path | None = None,
         video: Path | None = None,
     ) -> None:
         console, agent = terminal(), session.load(model)
-        if agent.world is None and (episodes or video):
+        if agent.world is None and env is None and (episodes or video):
             raise CheckpointError(
                 f"{agent.path} does not name its world, so nothing can be tested or filmed: --episodes 0, no "
-                "--video"
+                "--video, or an environment of gymnasium, --env Pendulum-v1"
             )
+        if env is not None:  # whether it can be made, and fits, is known before a minute is spent, too
+            with GymEnvironment(env) as environment:
+                environment.require_sizes(agent.model.obs_dim, agent.model.action_dim)
         typed = [own_reward(text, agent.layout, agent.tasks) for text in reward]
         wishes: list[session.Wish] = [*task, *typed]
         for wanted in agent.resolve(wishes or None):  # places and extras before a minute is spent on a search
@@ -78,7 +83,7 @@ def adapt_command(words: Sequence[str]) -> Callable[..., None]:
                 require_place(
                     require_place(video, "--video") / f"{file_stem(wanted.name)}.mp4", "--video", folder=False
                 )
-        if video is not None and agent.world is not None:
+        if video is not None and env is None and agent.world is not None:
             require_filming(agent.world)
         chosen = None if method == session.AUTO else settings
         with progress_bar() as progress:
@@ -92,7 +97,7 @@ def adapt_command(words: Sequence[str]) -> Callable[..., None]:
             )
             tested = None
             if episodes:
-                tested = agent.evaluate(skills, episodes, seed=seed, progress=progress)
+                tested = agent.evaluate(skills, episodes, env=env, seed=seed, progress=progress)
         if skills.unrewarded:
             note = f"no reward on any sampled state, left out: {', '.join(skills.unrewarded)}"
             console.print(note, soft_wrap=True)
@@ -111,7 +116,7 @@ def adapt_command(words: Sequence[str]) -> Callable[..., None]:
             console.print(f"{len(skills)} latents are in {out}", soft_wrap=True)
         if video is not None:
             with progress_bar() as progress:
-                films = agent.film(skills, video, seed=seed, progress=progress)
+                films = agent.film(skills, video, env=env, seed=seed, progress=progress)
             console.print(f"films: {', '.join(map(str, films))}", soft_wrap=True)
 
     adapt.__annotations__["settings"] = type(settings)
@@ -136,6 +141,8 @@ def adapt_command(words: Sequence[str]) -> Callable[..., None]:
         settings: of the method
         start_states: start states that the ratio averages over
         episodes: test episodes per task; 0 tests nothing
+        env: environment of gymnasium to test and film in instead of the checkpoint's world; its own reward
+            counts there
         seed: of test episodes and of what is random in the method
         out: folder for the latents, one JSON file per task
         video: folder for films of one episode, TASK.mp4 each (MuJoCo worlds; about 20 s per task)

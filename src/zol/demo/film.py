@@ -11,7 +11,7 @@ from zol.demo.gallery import FPS, Behaviour, show
 from zol.session import load
 
 SHOWN = Behaviour("walker", "spin over and over", "spin")
-SECONDS, EPISODES = 5.0, 4
+SECONDS, EPISODES, SIZE = 5.0, 4, (440, 330)
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,14 @@ def make_film(out: Path, seed: int, progress: Progress | None = None) -> Film:
     """Prompt a model of the zoo with a reward, test it and film it; a machine without MuJoCo says so."""
     try:
         (shown,) = show(
-            load(SHOWN.model), [SHOWN], "fb", seconds=SECONDS, episodes=EPISODES, seed=seed, progress=progress
+            load(SHOWN.model),
+            [SHOWN],
+            "fb",
+            seconds=SECONDS,
+            episodes=EPISODES,
+            seed=seed,
+            size=SIZE,
+            progress=progress,
         )
     except ZolError as error:  # no simulator, or nothing to draw with: the donut's story stands without it
         return Film(None, f"A model of the zoo would be here on film, but {error}")

@@ -91,9 +91,10 @@ def show(
     seconds: float,
     episodes: int,
     seed: int = 0,
+    size: tuple[int, int] = (WIDTH, HEIGHT),
     progress: Progress | None = None,
 ) -> list[Shown]:
-    """The behaviours of one model, adapted together, tested and drawn."""
+    """The behaviours of one model, adapted together, tested and drawn in this size."""
     world = agent.world
     assert world is not None
     timestep = film.require_drawable(world).control_timestep
@@ -107,8 +108,8 @@ def show(
         generator=torch.Generator().manual_seed(seed),
         steps=round(seconds / timestep),
         stride=stride,
-        width=WIDTH,
-        height=HEIGHT,
+        width=size[0],
+        height=size[1],
     )
     films = list(zip(*drawn, strict=True))
     return [
