@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from zol.fields import States
+from zol.play.reward import unit_of
 from zol.tasks.expression import wanted_values
 
 RARE = 0.01  # a reward that fewer of the sampled states earn is called rare
@@ -38,8 +39,7 @@ def never_seen(text: str, states: States) -> list[str]:
         if column.shape != states.obs.shape[:-1]:
             continue
         low, high = torch.quantile(column.double(), torch.tensor(ENDS, dtype=torch.float64)).tolist()
-        field = states.layout.find(name)
-        unit = f" {field.unit}" if field is not None and field.unit else ""
+        unit = f" {unit_of(states.layout, name)}".rstrip()
         shown = name if index is None else f"{name}[{index}]"
         if value > high:
             found.append(

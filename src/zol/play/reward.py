@@ -6,13 +6,14 @@ So what the sliders say can be read, copied, typed and saved (:mod:`zol.tasks.ex
 """
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import torch
 
-from zol.fields import States
+from zol.fields import Layout, States
 from zol.tasks.expression import scalar_fields
 
 FEW = 3  # vectors of at most so many numbers get a slider for each
@@ -89,7 +90,16 @@ def _quantity(text: str, name: str, states: States) -> Quantity:
         low, high = low - 1.0, high + 1.0
     field = states.layout.find(name)
     about = states.layout.derived[name].__doc__ or "" if field is None else field.meaning
-    return Quantity(text, low, high, "" if field is None else field.unit, about)
+    return Quantity(text, low, high, unit_of(states.layout, name), about)
+
+
+def unit_of(layout: Layout, name: str) -> str:
+    """The unit of a field; that of a derived one stands in brackets in what it says of itself."""
+    field = layout.find(name)
+    if field is not None:
+        return field.unit
+    bracketed = re.search(r"\[([^\]]+)\]", layout.derived[name].__doc__ or "")
+    return bracketed[1] if bracketed else ""
 
 
 def number(value: float) -> str:

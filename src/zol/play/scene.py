@@ -24,7 +24,8 @@ class Scene:
         """``on_push(velocity, which)`` is called when a body is clicked."""
         self._client, self._scene, self.stage, self._on_push = client, client.scene, stage, on_push
         self._shown, self._trails = 0, [deque[Array](maxlen=TRAIL), deque[Array](maxlen=TRAIL)]
-        self._apart = 2.3 * stage.size  # between the middles of the two floors
+        self._width = (2.1 if stage.seen_from_above else 1.5) * stage.size  # of a floor
+        self._apart = 1.08 * self._width  # between the middles of the two floors
         self._lines: list[list[Any]] = [[], []]
         self._lanes = [self._scene.add_frame(f"/lane{k}", show_axes=False) for k in range(2)]
         self._floors()
@@ -53,17 +54,16 @@ class Scene:
 
     def look(self) -> None:
         """Put the camera where everything is seen."""
-        size, camera = self.stage.size, self._client.camera
+        camera = self._client.camera
         middle = np.array([self._apart / 2 if self._shown == 2 else 0.0, 0.0, self.stage.height])
-        far = size * (2.9 if self._shown == 2 else 2.0)
-        away = (0.0, -0.55, 1.0) if self.stage.seen_from_above else (0.18, -1.15, 0.28)
+        far = self._width * (1.35 if self._shown == 2 else 1.0)
+        away = (0.0, -0.55, 1.0) if self.stage.seen_from_above else (0.15, -1.2, 0.3)
         camera.up_direction = (0.0, 0.0, 1.0)
         camera.position = middle + far * np.array(away)
         camera.look_at = middle  # afterwards: moving the camera moves what it looks at
 
     def _floors(self) -> None:
-        size, (far_x, far_y) = self.stage.size, self.stage.follows
-        width = 2.1 * size
+        size, width, (far_x, far_y) = self.stage.size, self._width, self.stage.follows
         for lane in range(2):
             for k, part in enumerate(self.stage.around):
                 shade = tuple(int(c * part.shade) for c in ((246, 246, 250) if part.shade > 0.9 else WALL))
@@ -154,7 +154,7 @@ class Scene:
 
     def _passing(self, travelled: float, axis: int) -> Array:
         """Where the lines are after the body has travelled so far: one comes in as another leaves."""
-        width = 2.1 * self.stage.size
+        width = self._width
         offsets = (np.arange(LINES) * width / LINES - travelled) % width - width / 2
         where = np.zeros((LINES, 3), dtype=np.float32)
         where[:, axis] = offsets
