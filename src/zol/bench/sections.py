@@ -94,6 +94,7 @@ def verdict(grid: PairedResults, methods: Sequence[str]) -> Cells:
     return ["domain", "method", "mean [95 %]", f"Δ {BASELINE} [95 %]"], rows
 
 
+OLD = " * Measured before a correction of the method."
 ORACLE = ("zol-paper",)  # methods whose settings somebody chose by test returns
 
 
@@ -114,12 +115,13 @@ def conclusion(grid: PairedResults, methods: Sequence[str] | None = None) -> str
     if not more + less + unclear:
         return f"Verdict on {where}: no other method is complete, so nothing compares with plain FB yet."
     found = {"more than plain FB": more, "less": less, "no clear difference": unclear}
-    parts = [f"{kind}: {', '.join(names)}" for kind, names in found.items() if names]
+    told = "; ".join(f"{kind}: {', '.join(names)}" for kind, names in found.items() if names)
+    old = OLD if "*" in told else ""
     single = [domain for domain, scores in grid.domains.items() if scores.runs == 1]
     seeds = (
         f" One pretraining seed of {', '.join(single)}: intervals cover start states only." if single else ""
     )
-    return f"Verdict on {where}, returns with 95 % intervals. {_capital('; '.join(parts))}.{seeds}"
+    return f"Verdict on {where}, returns with 95 % intervals. {_capital(told)}.{seeds}{old}"
 
 
 def _capital(text: str) -> str:
@@ -131,8 +133,8 @@ def _remarks(grid: PairedResults, method: str) -> str:
     rows = [row for domain in grid.domains for row in grid.cells[domain, method]]
     found = ["acts in the environment"] if not all(row.offline for row in rows) else []
     found += ["oracle settings"] if method.split()[0] in ORACLE else []
-    found += ["before a correction"] if corrections(rows) else []
-    return f" ({', '.join(found)})" if found else ""
+    star = "*" if corrections(rows) else ""
+    return star + (f" ({', '.join(found)})" if found else "")
 
 
 def task_table(grid: PairedResults) -> Cells:
