@@ -51,7 +51,7 @@ coverage: $(VENV)/.dev  ## which lines the tests of make test reach; writes runs
 
 docs: $(VENV)/.core  ## the documentation site, in build/site; a broken link fails
 	$(PIP) -e '.[docs]'
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict    # python -m http.server -d build/site shows it, search included
 
 package: $(VENV)/.dev  ## wheel and sdist in dist/, and whether the wheel works in an empty environment
 	rm -rf dist build/package

@@ -90,7 +90,7 @@ def test_a_second_call_does_nothing_and_a_lost_cell_comes_back(
     assert "everything in the store so far" in told  # and what it says
     (verdict,) = [line for line in told.splitlines() if line.startswith("Verdict on point_mass_maze")]
     assert "ridge" in verdict
-    assert "against plain FB" in verdict
+    assert "95 % intervals" in verdict
     assert max(len(line) for line in told.splitlines() if line != verdict and str(tmp_path) not in line) <= 80
     with sqlite3.connect(copy) as database:
         database.execute("delete from results where method = 'ridge' and pretraining_seed = 0")

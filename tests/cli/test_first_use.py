@@ -8,6 +8,7 @@ films in contract/test_film.py, interrupts in contract/test_explore.py and contr
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -103,12 +104,14 @@ class TestPython:
     def test_one_task_is_as_good_as_a_list_and_a_function_is_answered(self, tiny_checkpoint: Path) -> None:
         data, world = zol.Dataset.open(tiny_checkpoint.parent / "data"), Donut()
         seeded = torch.Generator().manual_seed(0)
+        function: Any = lambda s: s["radius"]  # noqa: E731
+        names: Any = ["cross"]
         one = zol.Evidence.gather(data, world.tasks["cross"], world.layout, samples=50, generator=seeded)
         assert one.tasks == ("cross",)
         with pytest.raises(DataError, match="a task was expected"):
-            zol.Evidence.gather(data, lambda s: s["radius"], world.layout, generator=seeded)
+            zol.Evidence.gather(data, function, world.layout, generator=seeded)
         with pytest.raises(DataError, match="is a str, a task was expected"):
-            zol.Evidence.gather(data, ["cross"], world.layout, generator=seeded)
+            zol.Evidence.gather(data, names, world.layout, generator=seeded)
 
     def test_a_learned_world_needs_no_layout(self, tiny_checkpoint: Path) -> None:
         from zol.train.learned_world import WorldConfig, learn_world

@@ -9,13 +9,14 @@ import pytest
 import torch
 
 from zol.common.errors import MissingExtra, WorldError
-from zol.film import captioned, film, frames, played
+from zol.film import captioned, film, frames, played, require_drawable
 from zol.models.base import Latent, identity
 from zol.models.fb import FBConfig, fb_network
 from zol.models.network import Network
 from zol.rollout import evaluate
 from zol.testing.exact import ExactFB
 from zol.worlds import make
+from zol.worlds.base import Marking
 from zol.worlds.dmc.render import render_backend
 from zol.worlds.tabular import TabularWorld, corridor
 
@@ -67,7 +68,8 @@ def test_the_maze_shows_where_to_go() -> None:
     world = make("point_mass_maze")
     physics = world.reset(1, seeded()).physics
     assert physics is not None
-    with world.painter(160, 160) as painter:
+    with require_drawable(world).painter(160, 160) as painter:
+        assert isinstance(painter, Marking)
         plain = painter.frame(physics[0])
         painter.mark(world.tasks["reach_bottom_left"].place)
         marked = painter.frame(physics[0])

@@ -11,7 +11,7 @@ import torch
 from zol.collect.donut import collect
 from zol.models.fb import FBConfig, FBLearner, fb_network
 from zol.train import TrainConfig, fit
-from zol.train.run_folder import read_metrics
+from zol.train.run_folder import RunFolder, read_metrics
 
 SMALL = FBConfig(obs_dim=2, action_dim=2, z_dim=4, hidden=16, backward_hidden=16)
 
@@ -20,7 +20,8 @@ class Listener:
     """What a run of the real package is, as far as zol uses it."""
 
     def __init__(self, **told: Any) -> None:
-        self.told, self.lines, self.finished = told, {}, False
+        self.told, self.finished = told, False
+        self.lines: dict[int, dict[str, float]] = {}
 
     def log(self, line: dict[str, float], step: int) -> None:
         self.lines[step] = line
@@ -58,8 +59,6 @@ def test_every_line_arrives_and_a_resumed_run_is_the_same_run(
 
 
 def test_states_of_before_this_option_are_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from zol.train import loop
-
     data = collect(500, torch.Generator().manual_seed(0))
 
     def train(steps: int) -> None:
@@ -67,12 +66,12 @@ def test_states_of_before_this_option_are_resumed(tmp_path: Path, monkeypatch: p
         fit(learner, data, TrainConfig(steps=steps, batch_size=16), tmp_path / "run")
 
     with monkeypatch.context() as patch:
-        plain = loop.RunFolder.save
+        plain = RunFolder.save
 
         def save(folder: Any, step: int, tensors: Any, settings: dict[str, Any]) -> None:
             plain(folder, step, tensors, {name: v for name, v in settings.items() if name != "wandb"})
 
-        patch.setattr(loop.RunFolder, "save", save)
+        patch.setattr(RunFolder, "save", save)
         train(2)
     train(4)
     assert read_metrics(tmp_path / "run")[-1]["step"] == 4

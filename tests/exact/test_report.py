@@ -143,9 +143,9 @@ def test_renderers_escape_what_their_format_would_eat() -> None:
 def test_tables_that_are_too_wide_go_on_below_and_break_no_word(width: int) -> None:
     columns = ["task", "return of 10", "random", *(f"diagnostic_{k}" for k in range(6))]
     rows = [[f"reach_bottom_{k}", "641.25 [603.11, 688.02]", "0.312", *["0.00417"] * 6] for k in (1, 2)]
-    console = Console(width=width, file=io.StringIO())
-    report.print_table(console, (columns, rows), "a title")
-    shown = console.file.getvalue()
+    text = io.StringIO()
+    report.print_table(Console(width=width, file=text), (columns, rows), "a title")
+    shown = text.getvalue()
     assert max(map(len, shown.splitlines())) <= width
     for word in [*" ".join(columns).split(), "reach_bottom_1", "641.25", "[603.11,"]:
         assert word in shown

@@ -5,10 +5,12 @@ from dataclasses import dataclass, replace
 
 import pytest
 import torch
+from rich.progress import Progress
 from torch import Tensor
 
 from zol.adapt import RehearsalConfig, prompted, rehearsed
 from zol.collect.donut import collect
+from zol.common.progress import Ticker
 from zol.evidence import Evidence
 from zol.imagination.dynamics import Dynamics
 from zol.imagination.learned_world import LearnedWorld, record_one_step_error
@@ -170,3 +172,31 @@ def test_it_travels_as_one_file(setting: Setting, tmp_path_factory: pytest.TempP
     again = LearnedWorld.load(path)
     assert torch.equal(again.replay(), setting.learned.replay())
     assert torch.equal(again.dynamics.error, setting.learned.dynamics.error)
+
+
+@pytest.mark.parametrize("searching", [True, False], ids=["the whole search", "nothing to trust"])
+def test_progress_counts_every_imagined_step(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch, searching: bool
+) -> None:
+    """So that the time left is true: what was announced is what was played."""
+    least = -1.0 if searching else 1.0
+    config = RehearsalConfig(
+        horizon=5, starts=2, goals=2, random_latents=3, rounds=2, population=2, min_correlation=least,
+        min_correlation_prompts=least, max_one_step_error=9.0,
+    )  # fmt: skip
+    monkeypatch.setattr(Ticker, "finish", lambda *_: None)
+    progress = Progress(disable=True)
+    rehearsed(
+        setting.model,
+        setting.learned,
+        setting.evidence,
+        list(setting.world.tasks.values()),
+        setting.world.layout,
+        config,
+        generator=seeded(0),
+        extra_candidates=lambda: setting.model.project(torch.ones(3, setting.model.z_dim)),
+        progress=progress,
+    )
+    (task,) = progress.tasks
+    assert task.completed == task.total
+    assert task.total > 5 * len(setting.world.tasks)

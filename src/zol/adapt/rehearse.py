@@ -213,12 +213,12 @@ class _Rehearsal:
     def latents_to_play(self) -> int:
         """How many there will be, without extra candidates: that says how long it takes."""
         c, tasks = self.config, len(self.evidence.tasks)
-        count = tasks + tasks * (1 + c.finalists)  # plain FB's, and the final
+        count = tasks
         if self.chooses.any():
             count += tasks * (PROMPTS - 1)
         if self.searches.any():
             count += tasks * c.goals + c.random_latents + c.rounds * tasks * c.population
-        return count
+        return count + tasks * (1 + min(c.finalists, count))
 
     def prompts(self) -> Tensor:
         """All prompts but plain FB's, ``[K, d]``."""

@@ -94,28 +94,47 @@ def verdict(grid: PairedResults, methods: Sequence[str]) -> Cells:
     return ["domain", "method", "mean [95 %]", f"Δ {BASELINE} [95 %]"], rows
 
 
+OLD = " * Measured before a correction of the method."
 ORACLE = ("zol-paper",)  # methods whose settings somebody chose by test returns
 
 
 def conclusion(grid: PairedResults, methods: Sequence[str] | None = None) -> str:
     """In a sentence, which methods earn more or less than plain FB on all domains, and which neither."""
     wanted = [m for m in grid.methods if m != BASELINE and (methods is None or m in methods)]
-    found: dict[str, list[str]] = {"more": [], "less": [], "no clear difference": []}
+    more: list[str] = []
+    less: list[str] = []
+    unclear: list[str] = []
     for method in (name for name in wanted if grid.everywhere(name)):
         own = bootstrap_all(grid.pairs(method), {"difference": difference})["difference"]
-        kind = "more" if own.low > 0 else "less" if own.high < 0 else "no clear difference"
-        rows = [row for domain in grid.domains for row in grid.cells[domain, method]]
-        notes = ["acts in the environment"] if not all(row.offline for row in rows) else []
-        notes += ["oracle settings"] if method.split()[0] in ORACLE else []
-        named = f"{method} ({', '.join(notes)})" if notes else method
-        found[kind].append(f"{named} {signed(own)}")
+        named = f"{method}{_remarks(grid, method)}"
+        if own.low > 0 or own.high < 0:
+            (more if own.low > 0 else less).append(f"{named} {signed(own)}")
+        else:
+            unclear.append(named)
     where = ", ".join(grid.domains)
-    if not any(found.values()):
+    if not more + less + unclear:
         return f"Verdict on {where}: no other method is complete, so nothing compares with plain FB yet."
-    parts = [f"{kind}: {', '.join(names)}" for kind, names in found.items() if names]
-    single = any(scores.runs == 1 for scores in grid.domains.values())
-    caveat = " One pretraining seed: the intervals cover start states only." if single else ""
-    return f"Verdict on {where}, return against plain FB [95 %]: {'; '.join(parts)}.{caveat}"
+    found = {"more than plain FB": more, "less": less, "no clear difference": unclear}
+    told = "; ".join(f"{kind}: {', '.join(names)}" for kind, names in found.items() if names)
+    old = OLD if "*" in told else ""
+    single = [domain for domain, scores in grid.domains.items() if scores.runs == 1]
+    seeds = (
+        f" One pretraining seed of {', '.join(single)}: intervals cover start states only." if single else ""
+    )
+    return f"Verdict on {where}, returns with 95 % intervals. {_capital(told)}.{seeds}{old}"
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _remarks(grid: PairedResults, method: str) -> str:
+    """What must be said whenever a method's result is: classes are never mixed in silence."""
+    rows = [row for domain in grid.domains for row in grid.cells[domain, method]]
+    found = ["acts in the environment"] if not all(row.offline for row in rows) else []
+    found += ["oracle settings"] if method.split()[0] in ORACLE else []
+    star = "*" if corrections(rows) else ""
+    return star + (f" ({', '.join(found)})" if found else "")
 
 
 def task_table(grid: PairedResults) -> Cells:

@@ -176,7 +176,7 @@ def _cells(found: Adapted, tested: session.Evaluation | None) -> report.Cells:
     }
     columns = ["task", "estimate", *shown]
     rows = [
-        [name, _estimate(float(found.estimate[0, t])), *(f"{value[t]:.3g}" for value in shown.values())]
+        [name, _estimate(float(found.estimate[0, t])), *(_short(float(value[t])) for value in shown.values())]
         for t, name in enumerate(found.evidence.tasks)
     ]
     if tested is not None:
@@ -184,6 +184,11 @@ def _cells(found: Adapted, tested: session.Evaluation | None) -> report.Cells:
         for row, earned, chance in zip(rows, tested.intervals, tested.random.mean(1).tolist(), strict=True):
             row[1:1] = [str(earned), report.number(chance)]
     return columns, rows
+
+
+def _short(value: float) -> str:
+    """A diagnostic with three digits; what is nothing but rounding is nothing."""
+    return "0" if abs(value) < 1e-5 else f"{value:.3g}"
 
 
 def _estimate(value: float) -> str:
