@@ -1,5 +1,6 @@
 """Skills in a user's own gymnasium environment: what they earn there, films of it, and what does not fit."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,8 @@ class Cart(gymnasium.Env[Any, Any]):
     action_space = gymnasium.spaces.Box(np.float32(-2.0), np.float32(4.0), (1,), np.float32)
 
     def __init__(self, render_mode: str | None = None) -> None:
-        self.render_mode, self.forces = render_mode, []
+        self.render_mode = render_mode
+        self.forces: list[float] = []
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict]:
         super().reset(seed=seed)
@@ -59,10 +61,14 @@ def skill(agent: Agent) -> Skill:
     return agent.adapt(lambda s: s["obs"][:, 0] > 0)
 
 
+def always(action: float) -> Callable[[Any], Any]:
+    return lambda _: np.array([action])
+
+
 def test_actions_are_stretched_to_the_limits_of_the_environment() -> None:
     env = Cart()
     for action, force in ((-1.0, -2.0), (0.0, 1.0), (1.0, 4.0), (7.0, 4.0)):  # beyond the limits is clipped
-        (played,) = GymEnvironment(env).episodes(lambda _, a=action: np.array([a]), 1, seed=0, steps=3)
+        (played,) = GymEnvironment(env).episodes(always(action), 1, seed=0, steps=3)
         assert set(env.forces) == {force}
         assert float(played.action.max()) == min(action, 1.0)
         env.forces.clear()

@@ -449,9 +449,10 @@ def test_rewards_written_in_numpy_mean_the_same_everywhere(agent: Agent, reward)
     torch.testing.assert_close(agent.adapt(reward, "fb").latent.z, agent.adapt(right, "fb").latent.z)
     one, other = (agent.adapt(r, "rehearse", horizon=3, rounds=1) for r in (reward, right))
     torch.testing.assert_close(one.latent.z, other.latent.z)
-    np.testing.assert_allclose(*(agent.evaluate(s, episodes=2).returns for s in (one, other)))
+    first, second = (agent.evaluate(s, episodes=2).returns for s in (one, other))
+    np.testing.assert_allclose(first, second)
     with pytest.raises(TypeError, match="unsupported operand"):  # the user's own mistake, as it was made
-        agent.adapt(lambda s: s["position"] + "x", "fb")
+        agent.adapt(lambda s: s["position"] + "x", "fb")  # type: ignore[operator]
 
 
 def test_an_agent_is_saved_and_opened_as_it_was(agent: Agent, tmp_path: Path) -> None:

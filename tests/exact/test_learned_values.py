@@ -1,5 +1,7 @@
 """What is learned for every latent is exact on tables: fitted Q evaluation and the DICE family."""
 
+from typing import Any
+
 import pytest
 import torch
 from known_transitions import EVERY, GAMMA, REWARDS, STATES, Table, corridor, exact_sample, occupancy, seeded
@@ -11,7 +13,7 @@ from zol.value.dice import DICESettings, LinearSaddle
 from zol.value.linear import orthonormal
 from zol.value.steps import Steps
 
-EXACT = {"rtol": 1e-7, "atol": 1e-7}
+EXACT: dict[str, Any] = {"rtol": 1e-7, "atol": 1e-7}
 DICE = ["dualdice", "gradientdice", "warmdice", "algaedice"]
 Z = torch.zeros(1, 3, dtype=torch.float64)
 

@@ -2,6 +2,7 @@
 
 import itertools
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 import torch
@@ -15,7 +16,7 @@ from zol.value.linear import FOLDS, GRID, FlowEquations
 from zol.value.lstd import by_lstd, value_features
 from zol.value.steps import Steps
 
-EXACT = {"rtol": 1e-7, "atol": 1e-7}
+EXACT: dict[str, Any] = {"rtol": 1e-7, "atol": 1e-7}
 CONVENTIONS = [
     Measure(normalised, begins, offset)  # type: ignore[arg-type]
     for normalised, begins, offset in itertools.product((False, True), ("next", "current"), (0.0, 1.0))

@@ -146,7 +146,7 @@ STATES = States(OBS, Layout.plain(3))
 )
 def test_what_is_no_number_is_refused(given: object) -> None:
     with pytest.raises(DataError, match="one number per state"):
-        as_reward(lambda s: given)(STATES)  # type: ignore[arg-type, return-value]
+        as_reward(lambda s: given)(STATES)
     with pytest.raises(DataError, match="one number per state"):
         Task("own", lambda s: given)(STATES)  # type: ignore[arg-type, return-value]
     if isinstance(given, Tensor):

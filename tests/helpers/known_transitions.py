@@ -37,10 +37,17 @@ def exact_sample(mdp: FiniteMDP) -> Evidence:
             continue
         times = (4 * mdp.transition[s, a]).round().long() * (2 - a)
         rows += [(s, a, t) for t in range(STATES) for _ in range(int(times[t]))]
-    s, a, t = torch.tensor(rows).repeat_interleave(FOLDS, dim=0).unbind(-1)
+    here, did, there = torch.tensor(rows).repeat_interleave(FOLDS, dim=0).unbind(-1)
     starts = EVERY[[0, 0, 1, 2]]
     return Evidence(
-        ("a", "b"), EVERY[t], REWARDS[:, t], starts, "", EVERY[s], EVERY[:2, :2][a], mdp.terminal[t]
+        ("a", "b"),
+        EVERY[there],
+        REWARDS[:, there],
+        starts,
+        "",
+        EVERY[here],
+        EVERY[:2, :2][did],
+        mdp.terminal[there],
     )
 
 
