@@ -10,11 +10,15 @@ of one Lagrangian (Yang et al., 2020), and differ in what makes it strongly conv
 
     min_ζ max_{g, u}   L(ζ, g) + (α/2) E_β[(ζ − ζ0)²] − κ E_β[ζ r] − (p/2) E_β[g²] + η (u (E_β[ζ] − 1) − u²/2)
 
-                   α   κ   p   η
-    DualDICE       1   0   0   0     Nachum et al., 2019, with f(x) = (x − ζ0)²/2
-    AlgaeDICE      α   1   0   0     Nachum et al., 2019b, at a fixed policy; g is then −Q, up to the penalty
-    GradientDICE   0   0   1   1     Zhang et al., 2020; it replaces GenDICE, whose divergence is not convex
-                                     in the parameters and may diverge
+                   α   κ   p
+    DualDICE       1   0   0     Nachum et al., 2019, with f(x) = (x − ζ0)²/2
+    AlgaeDICE      α   1   0     Nachum et al., 2019b, at a fixed policy; g is then −Q, up to the penalty
+    GradientDICE   0   0   1     Zhang et al., 2020; it replaces GenDICE, whose divergence is not convex
+                                 in the parameters and may diverge
+
+GradientDICE has η = 1. DualDICE and AlgaeDICE have η = 0 as published; here all have η = 1. The flow equation
+does say that E[ζ] = 1, but only in units of 1 − γ: ζ = 0 violates it by as little, and is what functions find
+that can only fit it approximately.
 
 ζ0 = 1, the data themselves, is where everything begins. At every saddle point the flow equation holds, so
 that all of them have the same ratio: J = E_β[ζ r].
@@ -55,10 +59,11 @@ class DICESettings(NetworkSettings):
     """κ: whether the reward enters the saddle point, in units of its largest value"""
     penalty: float = Field(default=0.0, ge=0)
     """p, the weight of E[g²]"""
-    mass: float = Field(default=0.0, ge=0)
+    mass: float = Field(default=1.0, ge=0)
     """η, the weight of E[ζ] = 1; not used where episodes end"""
-    ridge: float = Field(default=1e-3, ge=0)
-    """added to α and p where the last layers of networks are solved for"""
+    ridge: float = Field(default=0.1, ge=0)
+    """added to α and p where the last layers of networks are solved for; on the zoo's walker this violates
+    the flow equation least, of powers of ten"""
     warm: bool = False
     """whether to begin with the ratio that the model's features give"""
 
@@ -78,19 +83,20 @@ class LinearSaddle:
 
         θ:   α (θ − θ0) − κ c − Aᵀx + η u n = 0
         x:   b − A θ − p x                  = 0
-        u:   n·θ − 1 − u                    = 0
+        u:   n·θ − 1                        = 0        (− u where p = 0: the flow implies the mass)
         """
         K, l, m = self.A.shape
         like: dict[str, Any] = {"dtype": self.A.dtype}
         stay, size = settings.alpha + settings.ridge, self.A.abs()
         # Directions that were left out have no equation: theirs is θ = 0, or x = 0.
         alpha = torch.diag_embed(stay + (size.sum(-2) == 0).to(self.A.dtype))
-        penalty = torch.diag_embed(settings.penalty + settings.ridge + (size.sum(-1) == 0).to(self.A.dtype))
+        stray = settings.penalty + settings.ridge
+        penalty = torch.diag_embed(stray + (size.sum(-1) == 0).to(self.A.dtype))
         n, zero, one = self.mean.unsqueeze(-1), torch.zeros(K, l, 1, **like), torch.ones(K, 1, 1, **like)
         rows = [
             torch.cat([alpha, -self.A.mT, settings.mass * n], dim=-1),
             torch.cat([self.A, penalty, zero], dim=-1),
-            torch.cat([n.mT, zero.mT, -one], dim=-1),
+            torch.cat([n.mT, zero.mT, 0 * one if settings.mass and stray else -one], dim=-1),
         ]
         first = stay * self.base + (0.0 if self.reward is None else self.reward)
         right = torch.cat([first.unsqueeze(-1), self.b.unsqueeze(-1), one], dim=-2)

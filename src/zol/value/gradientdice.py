@@ -20,7 +20,7 @@ ESTIMATOR = Estimator(
     interval="transitions and ensemble members",
     cost="four small networks per latent, trained for 1,000 steps",
     needs_transitions=True,
-    settings=DICESettings(penalty=1.0, mass=1.0),
+    settings=DICESettings(penalty=1.0),
 )
 WARM = Estimator(
     by_dice,
@@ -28,5 +28,5 @@ WARM = Estimator(
     interval="transitions and ensemble members",
     cost="lstd, and four small networks per latent, trained for 1,000 steps",
     needs_transitions=True,
-    settings=DICESettings(penalty=1.0, mass=1.0, warm=True),
+    settings=DICESettings(penalty=1.0, warm=True),
 )
