@@ -112,25 +112,35 @@ class FlowEquations:
 
     @torch.no_grad()
     def held_out_violation(self, ridges: Sequence[float]) -> Tensor:
-        """The same of w = φᵀθ on the folds that θ was not fitted to, ``[λ, K]``; an infinite λ has one."""
+        """The square of it for w = φᵀθ on each fold, θ fitted to the others, ``[G, λ, K]``."""
         b = (1.0 - self.gamma) * self.b
-        squares = torch.zeros(len(ridges), len(b), dtype=b.dtype)
+        unit = (self.D * b).square().sum(-1)
+        found = []
         for part, size in zip(self.sums, self.sizes, strict=True):
             rest = (self.sums.sum(0) - part) / (self.sizes.sum() - size) + self.left_out
             U, sigma, V = torch.linalg.svd(self.D.unsqueeze(-1) * rest)
             along = (U.mT @ (self.D * b).unsqueeze(-1)).squeeze(-1)  # of the right side, [K, m]
-            for j, ridge in enumerate(ridges):
+            for ridge in ridges:
                 gain = sigma / (sigma.square() + ridge).clamp_min(1e-300)
                 theta = V.mT @ (gain * along).unsqueeze(-1)
                 error = self.D * ((part / size @ theta).squeeze(-1) - b)
-                squares[j] += error.square().sum(-1)
-        relative = squares / len(self.sizes) / (self.D * b).square().sum(-1)
-        return relative.sqrt().nan_to_num(torch.inf)
+                found.append(error.square().sum(-1) / unit)
+        return torch.stack(found).nan_to_num(torch.inf).reshape(len(self.sizes), len(ridges), -1)
 
     def choose(self, grid: Sequence[float] = GRID) -> tuple[Tensor, Tensor]:
-        """The λ ``[K]`` of the grid with the least held-out violation, and that violation ``[K]``."""
-        least, which = self.held_out_violation(grid).min(0)
-        return torch.tensor(grid, dtype=least.dtype)[which], least
+        """λ ``[K]`` and its held-out violation ``[K]``.
+
+        The largest λ of an ascending grid that is no worse than the best one by more than the standard error
+        between folds: a smaller one would be chosen for the noise in it.
+        """
+        folds = self.held_out_violation(grid)
+        mean = folds.mean(0)  # [λ, K]
+        least, best = mean.min(0)
+        spread = folds.std(0).gather(0, best.unsqueeze(0)).squeeze(0) if len(folds) > 1 else 0.0 * least
+        good = mean <= least + spread / len(folds) ** 0.5
+        last = len(grid) - 1 - good.flip(0).to(torch.uint8).argmax(0)
+        violation = mean.gather(0, last.unsqueeze(0)).squeeze(0)
+        return torch.tensor(grid, dtype=mean.dtype)[last], violation.sqrt()
 
     def iterate(self, target: Tensor, weights: Tensor, rounds: int) -> Tensor:
         """Fitted Q evaluation: ``rounds`` times ξ ← argmin E_β[(φᵀξ − y − γ'φ'ᵀξ_before)²], ``[K, m, T]``.
