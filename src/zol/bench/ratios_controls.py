@@ -17,7 +17,7 @@ from zol.bench.occupancy import Projection
 from zol.bench.true_behaviour import TrueBehaviour
 from zol.value import ValueEstimate, ValueProblem
 
-DATA, EXACT_F, ROLLOUTS = "data", "exact F", "rollouts"
+CONTROLS = DATA, EXACT_F, ROLLOUTS = "data", "exact F", "rollouts"
 
 
 @dataclass(frozen=True)

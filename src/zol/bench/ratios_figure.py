@@ -11,11 +11,11 @@ import matplotlib.pyplot as plt
 from torch import Tensor
 
 from zol.bench.occupancy import CELLS, Projection
+from zol.bench.ratios_controls import CONTROLS
 from zol.common.pictures import write_picture
 from zol.report import Interval
 
 PANELS = ("overlap", "ρ global", "ρ near", "regret near", "mean abs. error")
-CONTROLS = ("data", "exact F", "rollouts")
 
 
 def draw(found: Mapping[str, Mapping[str, Mapping[str, Interval | None]]], path: Path) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 from rich.console import Console
 
 from zol.bench.ranking import write_table
+from zol.bench.ratios_controls import CONTROLS
 from zol.bench.ratios_figure import Places, draw, draw_places
 from zol.bench.ratios_judge import Judgement, interval
 from zol.common.files import write_bytes
@@ -65,7 +66,7 @@ def accuracies(lines: Sequence[Judgement], told: Mapping[str, object]) -> dict[s
     """estimator → world → how well it did there: what zol quotes beside an offline estimate."""
     estimators: dict[str, dict[str, dict[str, float | int | None]]] = {}
     for domain, those in by_domain(lines).items():
-        for name in dict.fromkeys(line.estimator for line in those):
+        for name in dict.fromkeys(line.estimator for line in those if line.estimator not in CONTROLS):
             own = [line for line in those if line.estimator == name]
             means = {field: interval(own, field) for field in SHOWN.values()}
             numbers: dict[str, float | int | None] = {
