@@ -5,11 +5,15 @@ import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import zol
 from zol.common.errors import CheckpointError, ZolError
 from zol.play.gate import Gate, is_loopback, require_token
+from zol.play.server import PlayServer
+from zol.session import Agent
 
 TOKEN = "open-sesame-42"
 
@@ -96,12 +100,43 @@ def test_the_command_refuses_before_anything_is_loaded(
     assert "give a --token" in err
 
 
+def test_the_command_says_where_the_page_is(
+    zol_command: Callable[..., tuple[int, str, str]],
+    tiny_checkpoint: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Behind the door stands the real page, and Ctrl-C closes both."""
+    pytest.importorskip("viser")
+    seen = []
+
+    def wait(seconds: float) -> None:  # instead of sleeping until somebody presses Ctrl-C
+        address = servers[0].address
+        assert address.endswith(f"/?token={TOKEN}")
+        gate = servers[0]._gate
+        seen.append(asked(gate, "/")[0])
+        seen.append(asked(gate, "/", Cookie=f"zol-play={TOKEN}")[0])
+        raise KeyboardInterrupt
+
+    servers: list[Any] = []
+    monkeypatch.setattr("zol.cli.play.time.sleep", wait)
+    made = PlayServer.__init__
+
+    def remembered(self: PlayServer, *arguments: Any, **named: Any) -> None:
+        made(self, *arguments, **named)
+        servers.append(self)
+
+    monkeypatch.setattr(PlayServer, "__init__", remembered)
+    words = ["--host", "0.0.0.0", "--port", "0", "--token", TOKEN, "--reward", "radius > 1"]
+    code, out, err = zol_command("play", str(tiny_checkpoint), *words, "--out", str(tmp_path))
+    assert code == 0, err
+    assert "plays at http://0.0.0.0:" in out
+    assert "the page is closed" in out
+    assert seen == [403, 200]
+
+
 def test_a_model_without_a_world_has_no_body(tiny_checkpoint: Path) -> None:
     pytest.importorskip("viser")
-    import zol
-    from zol.play.server import PlayServer
-    from zol.session import Agent
-
     agent = zol.load(tiny_checkpoint)
     nameless = Agent(agent.checkpoint)
     nameless.__dict__["world"] = None

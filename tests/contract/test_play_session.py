@@ -2,13 +2,15 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
 from present import present
 
 import zol
+from zol import checkpoint
+from zol.collect.donut import collect
 from zol.common.errors import DataError, WorldError, ZolError
 from zol.play.body import Joint, MujocoBody, PointBody, body_of, posed
 from zol.play.prompting import Prompter
@@ -46,6 +48,29 @@ def test_the_page_prompts_as_everybody_does(session: PlaySession, agent: Agent, 
     wanted = agent.adapt(reward, "fb").latent
     torch.testing.assert_close(session.plain.z, wanted.z, rtol=0, atol=1e-6)
     assert (session.plain.task, session.plain.method, session.plain.data) == (reward, "fb", wanted.data)
+
+
+def test_a_checkpoint_that_names_no_world_and_carries_no_sample(agent: Agent) -> None:
+    """As of another project: the world and the states to apply rewards to are given."""
+    nameless = checkpoint.Checkpoint(agent.model, {}, {})
+    data = collect(500, torch.Generator().manual_seed(0))
+    given = Agent(nameless, world=Donut(), data=data)
+    found = PlaySession(given, Donut(), Prompter(given))
+    found.ask("radius > 1")
+    assert found.step().rewards[0] in (0.0, 1.0)
+    found.close()
+
+
+def test_a_world_whose_tasks_the_sample_cannot_be_scored_by_begins_with_a_goal(
+    agent: Agent, prompter: Prompter
+) -> None:
+    class Demanding(Donut):
+        tasks: ClassVar = {"touch": Task("touch", lambda s: s["a sensor that was not stored"])}
+
+    given = Agent(agent.checkpoint, world=Demanding())
+    found = PlaySession(given, Demanding(), prompter)
+    assert found.plain.method == "goal"
+    found.close()
 
 
 def test_features_of_the_sample_are_computed_once(

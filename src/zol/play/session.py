@@ -10,6 +10,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import wraps
 from pathlib import Path
@@ -104,17 +105,21 @@ class PlaySession:
         self.latency: float | None = None  # seconds from the last change to the first step that obeyed it
         self.estimates = Estimator(agent)
         self._generator = torch.Generator().manual_seed(seed)
-        self._changed_at = 0.0
+        self.changed_at = 0.0  # time.perf_counter() when what is wanted was changed last
         self._schedule: Schedule | None = None
         self.prompted: Prompted
         self.states: States
-        first = agent.tasks.get("walk") or next(iter(agent.tasks.values()), None)
-        if first is None:
-            self.go_to(prompter.states.obs[0])
-        else:
-            self.want(first, first.name)
-        self._changed_at = 0.0  # nobody has changed anything yet
+        self._begin()
+        self.changed_at = 0.0  # nobody has changed anything yet
         self.reset()
+
+    def _begin(self) -> None:
+        """With walking if it is a task, or the first task that the sample can be scored by, or a goal."""
+        for task in sorted(self.agent.tasks.values(), key=lambda task: task.name != "walk"):
+            with suppress(ZolError):  # it may need the simulator's state, which not every sample has
+                self.want(task, task.name)
+                return
+        self.go_to(self.prompter.states.obs[0])
 
     # What is wanted
 
@@ -154,7 +159,7 @@ class PlaySession:
             if self.second == "adapted":
                 self.second = "nothing"
             self.revision += 1
-            self._changed_at, self.latency = time.perf_counter(), None  # until a step obeys
+            self.changed_at, self.latency = time.perf_counter(), None  # until a step obeys
             self._restart_tally()
         self.estimates.ask(PLAIN, self.plain, found.task)
 
@@ -297,8 +302,8 @@ class PlaySession:
             self.message = str(error)
             self.reset()
         rewards = self._rewards()
-        if self.latency is None and self._changed_at:
-            self.latency = time.perf_counter() - self._changed_at
+        if self.latency is None and self.changed_at:
+            self.latency = time.perf_counter() - self.changed_at
         self.steps += 1
         self._totals = [total + reward for total, reward in zip(self._totals, rewards, strict=True)]
         self._recent.append(rewards)
