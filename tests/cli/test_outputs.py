@@ -35,6 +35,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "report": ("report {store} --out {out}", "zol.bench.store.Store.results"),
     "export": ("export {model} --out {out}", "zol.session.load"),
     "demo": ("demo --out {out}", "zol.demo.pipeline.collect"),
+    "gallery": ("gallery --out {out}/b.webp", "zol.demo.gallery.load"),
 }
 PLACES = ["an existing file", "below a file", "a long name"]
 if Path("/proc/self").exists():
