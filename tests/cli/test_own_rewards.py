@@ -96,7 +96,7 @@ def test_a_latent_for_my_reward_and_what_it_earns(
     assert reward in out
     assert "return of 2" in " ".join(out.split())
     assert "random" in out
-    assert [path.name for path in tmp_path.iterdir()] == [f"{reward}.json"]
+    assert [path.name for path in tmp_path.glob("*.json")] == [f"{reward}.json"]
     latent = json.loads((tmp_path / f"{reward}.json").read_text())
     assert (latent["task"], latent["method"]) == (reward, method)
 
@@ -115,7 +115,7 @@ def test_two_rewards_of_one_name_are_refused(
 def test_beside_tasks_of_the_world(capsys: pytest.CaptureFixture[str], folder: Path, tmp_path: Path) -> None:
     words = ["--task", "cross", "--method", "fb", "--out", str(tmp_path)]
     assert adapt(capsys, folder, "donut-run", *words, reward="inner")[0] == 0
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["cross.json", "inner.json"]
+    assert sorted(path.name for path in tmp_path.glob("*.json")) == ["cross.json", "inner.json"]
 
 
 @pytest.mark.parametrize("reward", ["backwards", "crouch", "quietly"])
@@ -233,7 +233,7 @@ def test_a_reward_typed_on_the_command_line(
     code, out, err = adapt(capsys, folder, "donut-run", *words, reward=None)
     assert code == 0, err
     assert "random" in out  # what it earned stands beside random actions
-    assert [path.stem for path in tmp_path.iterdir()] == [name]
+    assert [path.stem for path in tmp_path.glob("*.json")] == [name]
 
 
 def test_a_typed_reward_over_nameless_columns(capsys: pytest.CaptureFixture[str], folder: Path) -> None:

@@ -65,7 +65,9 @@ def test_a_world_whose_tasks_the_sample_cannot_be_scored_by_begins_with_a_goal(
     agent: Agent, prompter: Prompter
 ) -> None:
     class Demanding(Donut):
-        tasks: ClassVar = {"touch": Task("touch", lambda s: s["a sensor that was not stored"])}
+        tasks: ClassVar = {  # type: ignore[misc]
+            "touch": Task("touch", lambda s: s["a sensor that was not stored"])
+        }
 
     given = Agent(agent.checkpoint, world=Demanding())
     found = PlaySession(given, Demanding(), prompter)

@@ -40,8 +40,8 @@ class WeightedBCConfig(FlowConfig):
 
     weights: Literal["advantage", "fb", "optidice"] = "advantage"
     """which ratio: one step of improvement, π_z by the model, or the best behaviour in the support"""
-    optidice: OptiDICESettings = OptiDICESettings()
-    """how the last is learned"""
+    alpha: float = Field(default=1.0, gt=0)
+    """α of OptiDICE, in standard deviations of the rewards: small is greedy, large stays at the data"""
     temperature: float = Field(default=0.5, gt=0)
     """τ of the advantage, in standard deviations of Q over behaviour samples"""
     largest: float = Field(default=20.0, gt=0)
@@ -97,9 +97,8 @@ def transition_weights(problem: Problem, data: Transitions, config: WeightedBCCo
         sample = problem.value_problem().transitions
         assert sample is not None  # or there were no data
         generator, gamma = problem.generator("optidice"), problem.model.discount
-        raw = optidice_weights(
-            sample, sample.rewards, gamma, config.optidice, generator=generator, progress=problem.progress
-        )
+        settings, bar = OptiDICESettings(alpha=config.alpha), problem.progress
+        raw = optidice_weights(sample, sample.rewards, gamma, settings, generator=generator, progress=bar)
     return measure.shape_weights(raw, "relu", clip=config.largest, renormalise=True)
 
 

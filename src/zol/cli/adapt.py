@@ -60,7 +60,7 @@ def adapt_command(words: Sequence[str]) -> Callable[..., None]:
         settings: Any = settings,
         start_states: int = session.STARTS,
         episodes: int = 0,
-        env: str | None = None,
+        env: Annotated[str | None, tyro.conf.arg(metavar="ENV")] = None,
         seed: int = 0,
         out: Path | None = None,
         video: Path | None = None,
@@ -109,7 +109,7 @@ def adapt_command(words: Sequence[str]) -> Callable[..., None]:
         report.print_table(console, _cells(skills.found, tested), title)
         domain = "" if agent.world is None else agent.world.name
         for line in _legend(skills.found, tested, domain):
-            console.print(line, highlight=False, soft_wrap=True)
+            console.print(line, highlight=False)
         if out is not None:
             for skill in skills:
                 skill.save(out / f"{file_stem(skill.latent.task)}.json")
