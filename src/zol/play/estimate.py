@@ -8,6 +8,7 @@ from zol.models.base import Latent
 from zol.session import Agent, Skill
 from zol.tasks import Task
 
+PATIENCE = 5.0  # seconds to wait for an answer that is being computed when the page closes
 QUIET = 0.4  # seconds without a new question before one is answered: sliders ask many times a second
 
 
@@ -57,6 +58,8 @@ class Estimator:
         with self._changed:
             self._closed = True
             self._changed.notify()
+        if self._thread is not None:
+            self._thread.join(PATIENCE)
 
     def _run(self) -> None:
         while True:

@@ -1,8 +1,10 @@
 """A search that runs beside the page: with progress, and stopped as soon as nobody wants its answer."""
 
+import ctypes
 import os
 import sys
 import threading
+from contextlib import suppress
 from typing import Any
 
 from rich.progress import Progress, TaskID
@@ -12,11 +14,15 @@ from zol.common.errors import ZolError
 from zol.session import AUTO, Agent, Skill
 from zol.tasks import Task
 
+PATIENCE = 1.0  # seconds for a thread to begin
 POLITE = 10  # niceness of the thread that searches: the bodies go first
 
 
 class Stopped(ZolError):
     """The search was stopped because its answer is not wanted any more."""
+
+    def __str__(self) -> str:
+        return "stopped"
 
 
 class _Watched(Progress):
@@ -28,7 +34,7 @@ class _Watched(Progress):
 
     def update(self, task_id: TaskID, **changes: Any) -> None:
         if self.stopped:
-            raise Stopped("stopped")
+            raise Stopped
         super().update(task_id, **changes)
 
     @property
@@ -46,7 +52,7 @@ class Search:
         self.task, self.method = task, method
         self.skill: Skill | None = None
         self.error = ""
-        self._agent, self._progress = agent, _Watched()
+        self._agent, self._progress, self._begun = agent, _Watched(), threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True, name=f"zol play: {method}")
         self._thread.start()
 
@@ -61,14 +67,27 @@ class Search:
         return 1.0 if self.skill is not None else self._progress.share
 
     def stop(self) -> None:
-        """Ask it to end; it does so at its next report of progress."""
+        """End it: at its next report of progress, or sooner, between two operations of its thread.
+
+        Searches report rarely, and nobody should wait for an answer that nobody wants: not the bodies, which
+        share the processor with it, nor whoever closes the page.
+        """
         self._progress.stopped = True
+        self._begun.wait(PATIENCE)
+        if self.running and self._thread.ident is not None:
+            thread = ctypes.c_ulong(self._thread.ident)
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(thread, ctypes.py_object(Stopped))
 
     def wait(self, seconds: float | None = None) -> None:
         """Wait until it has ended."""
         self._thread.join(seconds)
 
     def _run(self) -> None:
+        with suppress(Stopped):  # which may arrive at any moment
+            self._begun.set()
+            self._search()
+
+    def _search(self) -> None:
         if sys.platform == "linux":  # where a thread has a niceness of its own
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), POLITE)
         try:

@@ -24,6 +24,7 @@ from zol.worlds.base import World
 
 PICTURES = 30.0  # per second, at most
 TOLD = 5.0  # times per second that numbers are brought up to date
+LAST = 5.0  # seconds to wait for a visitor's last step
 LATE = 0.25  # seconds behind real time after which it is given up
 BRAND = (47, 111, 222)
 
@@ -87,6 +88,7 @@ class PlayServer:
         """Send everybody home."""
         for visitor in list(self.visitors.values()):
             visitor.close()
+            visitor.join(LAST)
         if self._gate is not None:
             self._gate.close()
         with contextlib.redirect_stdout(io.StringIO()):

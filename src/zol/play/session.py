@@ -39,6 +39,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 Second = Literal["nothing", "adapted", "blend", "timeline"]
 RECENT = 2.0  # seconds that the shown mean reward goes back
+PATIENCE = 5.0  # seconds to wait for a thread that was told to end
 PAST = 400  # points of the curve of rewards
 PLAIN, ADAPTED = "plain", "adapted"
 
@@ -378,6 +379,9 @@ class PlaySession:
         return self.adapted.latent if self.second == "adapted" and self.adapted is not None else self.plain
 
     def close(self) -> None:
-        """Stop what runs in the background."""
+        """Stop what runs in the background, and wait: an interpreter must not end under its threads."""
+        search = self.search
         self.stop_search()
+        if search is not None:
+            search.wait(PATIENCE)
         self.estimates.close()
