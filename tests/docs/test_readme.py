@@ -38,9 +38,13 @@ def zoo_table() -> str:
     return markdown_table(("model", "tasks", "mean return", "random actions", "best task"), rows)
 
 
+def results(name: str) -> dict[str, dict[str, str]]:
+    with (ROOT / "results" / f"{name}-overall.csv").open() as file:
+        return {row["method"]: row for row in csv.DictReader(file)}
+
+
 def methods_table() -> str:
-    with (ROOT / "results" / "exorl-overall.csv").open() as file:
-        found = {row["method"]: row for row in csv.DictReader(file)}
+    found = results("exorl")
     rows = [
         (f"`{name}`", text, found[name]["mean [95 %]"], found[name]["Δ % [95 %]"].replace("-", "−"))
         for name, text in METHODS.items()
@@ -54,6 +58,10 @@ def test_its_table_of_models_is_the_zoos() -> None:
 
 def test_its_table_of_methods_is_that_of_the_results() -> None:
     assert methods_table() in README, f"README.md should hold:\n{methods_table()}"
+
+
+def test_its_number_on_unseen_tasks_is_that_of_the_results() -> None:
+    assert results("unseen")["rehearse"]["Δ % [95 %]"].replace("-", "−") in README
 
 
 def test_its_moving_picture_is_small_enough_to_load_at_once() -> None:
