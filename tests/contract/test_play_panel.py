@@ -61,7 +61,7 @@ class StandIn:
 
         return add
 
-    def find(self, label: str, which: int = 0) -> Control:
+    def find(self, label: str, which: int = 0) -> Any:
         return [control for control in self.controls if control.label == label][which]
 
     def use(self, label: str, value: Any, which: int = 0) -> None:
