@@ -133,6 +133,7 @@ class Visitor(threading.Thread):
             self.session.want(*server.reward)
         self.scene = Scene(client, stage_of(world), self.session.push)
         self.panel = Panel(client, self.session, self.scene)
+        self.first_picture: float | None = None  # time.perf_counter() when it was sent
         self._gone = threading.Event()
 
     def close(self) -> None:
@@ -154,6 +155,7 @@ class Visitor(threading.Thread):
             if now - drawn >= 1 / PICTURES:
                 self.scene.draw(moment, session.ghost)
                 drawn = now
+                self.first_picture = self.first_picture or time.perf_counter()
             if now - told >= 1 / TOLD:
                 self.panel.tell(moment)
                 self.scene.name("plain", session.second)
