@@ -96,7 +96,7 @@ def test_a_latent_for_my_reward_and_what_it_earns(
     assert reward in out
     assert "return of 2" in " ".join(out.split())
     assert "random" in out
-    assert [path.name for path in tmp_path.iterdir()] == [f"{reward}.json"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([f"{reward}.json", "run.toml"])
     latent = json.loads((tmp_path / f"{reward}.json").read_text())
     assert (latent["task"], latent["method"]) == (reward, method)
 
@@ -115,7 +115,7 @@ def test_two_rewards_of_one_name_are_refused(
 def test_beside_tasks_of_the_world(capsys: pytest.CaptureFixture[str], folder: Path, tmp_path: Path) -> None:
     words = ["--task", "cross", "--method", "fb", "--out", str(tmp_path)]
     assert adapt(capsys, folder, "donut-run", *words, reward="inner")[0] == 0
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["cross.json", "inner.json"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["cross.json", "inner.json", "run.toml"]
 
 
 @pytest.mark.parametrize("reward", ["backwards", "crouch", "quietly"])
