@@ -38,9 +38,11 @@ def bench(folder: Path, words: str) -> None:
 
 
 def files_of(path: Path) -> dict[str, Any]:
-    """What a folder holds, without what says how long something took."""
+    """What a folder holds, without what says how long something took or where it was put."""
     found: dict[str, Any] = {
-        str(file.relative_to(path)): file.read_bytes() for file in path.rglob("*") if file.is_file()
+        str(file.relative_to(path)): file.read_bytes()
+        for file in path.rglob("*")
+        if file.is_file() and file.name != "run.toml"
     }
     if "contract.json" in found:
         found["contract.json"] = json.loads(found["contract.json"]) | {"latency_ms": None}
