@@ -62,8 +62,7 @@ class DICESettings(NetworkSettings):
     mass: float = Field(default=1.0, ge=0)
     """η, the weight of E[ζ] = 1; not used where episodes end"""
     ridge: float = Field(default=0.1, ge=0)
-    """added to α and p where the last layers of networks are solved for; on the zoo's walker this violates
-    the flow equation least, of powers of ten"""
+    """added to α and p where the last layers of networks are solved for (see docs/values.md)"""
     warm: bool = False
     """whether to begin with the ratio that the model's features give"""
 
