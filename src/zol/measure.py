@@ -52,6 +52,11 @@ def raw_ratio(model: Model, mu: Tensor, features: Tensor) -> Tensor:
     return model.measure.scale(model.discount) * (mu @ features.mT) + model.measure.offset
 
 
+def ratio_at_zero(model: Model) -> float:
+    """What the ratio is where F·B is zero: the constant that centred features cannot express."""
+    return model.measure.offset
+
+
 def counts_current_state(model: Model) -> bool:
     """Whether the model's sum over time begins with the current state s_t, and so counts its reward too."""
     return model.measure.begins == "current"

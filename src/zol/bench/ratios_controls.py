@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from zol import prompt
+from zol import measure, prompt
 from zol.bench.occupancy import Projection
 from zol.bench.true_behaviour import TrueBehaviour
 from zol.value import ValueEstimate, ValueProblem
@@ -52,7 +52,7 @@ def _data(problem: ValueProblem, latents: int, projection: Projection | None) ->
 def _exact(problem: ValueProblem, features: Tensor, projection: Projection | None) -> Estimated:
     B = prompt.backward_features(problem.model, problem.evidence.obs).double()
     inverse = torch.linalg.pinv(B.mT @ B / len(B), rtol=1e-10, hermitian=True)
-    w = features @ inverse @ B.mT + problem.model.measure.offset  # [K, N]
+    w = features @ inverse @ B.mT + measure.ratio_at_zero(problem.model)  # [K, N]
     mean = w @ problem.evidence.rewards.double().mT / len(B)
     return Estimated(ValueEstimate(mean, torch.zeros_like(mean)), _seen(problem, w, projection), 0.0)
 
