@@ -157,9 +157,9 @@ def test_only_the_datas_actions_are_taken(problem: Problem) -> None:
 @pytest.mark.parametrize("how", ["advantage", "fb", "optidice"])
 def test_weights_are_those_that_were_asked_for(problem: Problem, how: str) -> None:
     linear = OptiDICESettings(layers=0)
-    config = WeightedBCConfig(**(SMALL.model_dump() | {"weights": how, "largest": 5.0, "optidice": linear}))
+    config = WeightedBCConfig(**(SMALL.model_dump() | {"weights": how, "largest": 5.0}))
     data = Transitions.of(problem)
-    w = transition_weights(problem, data, config)
+    w = transition_weights(problem, data, config, linear)
     assert w.shape == (2, 400)
     assert (w >= 0).all()
     assert w.mean(-1).tolist() == pytest.approx([1.0, 1.0], abs=1e-4)

@@ -85,8 +85,16 @@ def weighted_cloning(problem: Problem, config: WeightedBCConfig) -> Behaviour:
 
 
 @torch.no_grad()
-def transition_weights(problem: Problem, data: Transitions, config: WeightedBCConfig) -> Tensor:
-    """w ``[T, N]`` of every transition for every task: not negative, of mean one, cut at ``largest``."""
+def transition_weights(
+    problem: Problem,
+    data: Transitions,
+    config: WeightedBCConfig,
+    settings: OptiDICESettings | None = None,
+) -> Tensor:
+    """w ``[T, N]`` of every transition for every task: not negative, of mean one, cut at ``largest``.
+
+    ``settings`` are those of OptiDICE, whose networks have their defaults otherwise.
+    """
     if config.weights == "advantage":
         raw = _advantages(supported_policy(problem, config), data, config.temperature)
     elif config.weights == "fb":
@@ -97,7 +105,7 @@ def transition_weights(problem: Problem, data: Transitions, config: WeightedBCCo
         sample = problem.value_problem().transitions
         assert sample is not None  # or there were no data
         generator, gamma = problem.generator("optidice"), problem.model.discount
-        settings, bar = OptiDICESettings(alpha=config.alpha), problem.progress
+        settings, bar = settings or OptiDICESettings(alpha=config.alpha), problem.progress
         raw = optidice_weights(sample, sample.rewards, gamma, settings, generator=generator, progress=bar)
     return measure.shape_weights(raw, "relu", clip=config.largest, renormalise=True)
 
