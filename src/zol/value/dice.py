@@ -187,7 +187,7 @@ class _Saddle(nn.Module):
         """Descend in ζ and ascend in g and u, together."""
         down = torch.optim.Adam(self.zeta.parameters(), lr=self.settings.learning_rate)
         up = torch.optim.Adam([*self.g.parameters(), self.u], lr=self.settings.learning_rate, maximize=True)
-        for _ in schedule([down, up], self.settings, progress, f"DICE, {self.pairs.problems} latents"):
+        for _ in schedule([down, up], self.settings, progress, f"DICE, latents: {self.pairs.problems}"):
             rows = self.pairs.draw(self.settings.batch, self.generator)
             down.zero_grad()
             up.zero_grad()

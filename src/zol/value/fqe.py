@@ -69,7 +69,7 @@ def _train(
     slow = copy.deepcopy(net).requires_grad_(False)
     optimiser = torch.optim.Adam(net.parameters(), lr=settings.learning_rate)
     unit = 1.0 - pairs.gamma
-    for _ in schedule([optimiser], settings, problem.progress, f"fqe, {pairs.problems} latents"):
+    for _ in schedule([optimiser], settings, problem.progress, f"fqe, latents: {pairs.problems}"):
         rows = pairs.draw(settings.batch, generator)
         reward, discount = pairs.rewards[:, rows].mT, pairs.discount[rows].unsqueeze(-1)
         with torch.no_grad():
