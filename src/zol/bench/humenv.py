@@ -23,13 +23,15 @@ from zol.common.outputs import require_place
 from zol.common.progress import progress_bar
 from zol.common.terminal import terminal
 from zol.data import Dataset
-from zol.data.sources.humenv import Motion, read_buffer
+from zol.data.motion import Motion
+from zol.data.sources.humenv import read_buffer
 from zol.evidence import Evidence
 from zol.models.base import Model
 from zol.report import Scores, per_task, print_table, summary
 from zol.rollout import evaluate
-from zol.schedule import Schedule, follow, hold
+from zol.schedule import follow, hold
 from zol.tasks.humenv_metrics import goal_scores, tracking_scores
+from zol.tracking import play
 from zol.worlds import make
 from zol.worlds.base import World, find_task
 
@@ -81,18 +83,6 @@ def reward_benchmark(
     values = dict(zip(methods, returns, strict=True))
     facts = {"world": world.name, "episodes": episodes, "samples": len(evidence.obs), "seed": seed}
     return Scores(tuple(names), values, facts), methods
-
-
-@torch.no_grad()
-def play(world: World, model: Model, plan: Schedule, physics: Tensor, steps: int) -> Tensor:
-    """Observations ``[n, steps, D]`` after each action, from simulator states ``[n, P]``."""
-    states = world.set_physics(physics)
-    visited = []
-    for step in range(steps):
-        obs = states.obs.float()
-        states = world.step(model.act(obs, plan(step, obs)))
-        visited.append(states.obs.float())
-    return torch.stack(visited, dim=1)
 
 
 def goal_benchmark(

@@ -105,8 +105,11 @@ class RNDAgent:
         self._update_critic(s, action, s2, self._reward(error.detach()), terminated, generator)
         if self.normaliser.num_batches_tracked % 2 == 0:
             self._update_actor(s)
-            move_towards(self.target_critic, self.critic, self.config.target_rate)
+            self._move_target()
         return error.detach().mean()
+
+    def _move_target(self) -> None:
+        move_towards(self.target_critic, self.critic, self.config.target_rate)
 
     def _reward(self, error: Tensor) -> Tensor:
         self.error_scale.update(error.unsqueeze(-1))

@@ -29,6 +29,7 @@ class Batch:
     last: Tensor | None = None  # the episode is over in s', so that the data have no next action, [N] bool
     expert_obs: Tensor | None = None  # windows of W consecutive demonstrated states, [M, W, D]
     expert_next_obs: Tensor | None = None  # the states after each of them, [M, W, D]
+    z: Tensor | None = None  # the latents whose policies acted, where they are known, [N, d]
 
     def __len__(self) -> int:
         return len(self.obs)

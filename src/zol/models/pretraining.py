@@ -31,6 +31,8 @@ class Pretraining:
     """settings that are known to work: package and file, such as ``zol.train.presets:fb.toml``"""
     prompt: str = "correlation"
     """how a reward becomes a latent by default (zol.prompt)"""
+    online: bool = False
+    """it acts in a world while it learns, beside demonstrations (zol.train.online), and needs no data"""
 
     @property
     def metrics(self) -> Mapping[str, str]:

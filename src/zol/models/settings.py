@@ -69,7 +69,13 @@ class PretrainingConfig(Config):
 
 
 # One learning rate on the command line stands for all of them.
-RATES = ("learning_rate", "backward_learning_rate", "actor_learning_rate")
+RATES = (
+    "learning_rate",
+    "backward_learning_rate",
+    "actor_learning_rate",
+    "critic_learning_rate",
+    "discriminator_learning_rate",
+)
 # What the data decide, so that nobody has to say it.
 FROM_DATA = ("obs_dim", "action_dim")
 

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import torch
 from pydantic import Field
@@ -23,7 +23,7 @@ from zol.common.errors import CheckpointError, DataError
 from zol.common.memory import keep_freed_memory
 from zol.common.progress import progress_bar
 from zol.common.tensors import assign
-from zol.data import Dataset
+from zol.data import Batch, BatchSpec, Dataset
 from zol.data.sampling import Sampler
 from zol.models.base import Learner
 from zol.models.optimisation import restore_generator
@@ -35,6 +35,26 @@ from zol.train.tensorboard import MetricsWriter
 from zol.train.wandb import WandbWriter
 
 Hook = Callable[[int], Mapping[str, float]]
+
+
+class Feed(Protocol):
+    """Where batches come from if not from a fixed set: something that collects while training goes on."""
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """What decides its batches, as JSON values by name."""
+
+    def draw(self, spec: BatchSpec, n: int, generator: torch.Generator) -> Batch:
+        """The batch of the next step."""
+
+    def collected(self) -> Dataset:
+        """What there is by now."""
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Everything that an exact resume needs, as tensors."""
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """The inverse of :meth:`state_dict`."""
 
 
 class TrainConfig(Config):
@@ -87,12 +107,14 @@ def fit(
     facts: Mapping[str, Any] | None = None,
     on_eval: Hook | None = None,
     progress: Progress | None = None,
+    feed: Feed | None = None,
 ) -> list[Line]:
     """Train until ``config.steps``; a learner that trains a model leaves its checkpoint in ``out``.
 
     An unfinished run in ``out`` is continued. Returns the metrics. ``on_eval`` tests the model: its numbers
     join the metrics before the first step, every ``eval_every`` steps and at the end. ``facts`` are noted in
-    the run and the checkpoint. Ctrl-C (or SIGTERM) lets the current step finish and saves it.
+    the run and the checkpoint. Ctrl-C (or SIGTERM) lets the current step finish and saves it. With a ``feed``
+    batches come from there, and ``dataset`` is what it had before the first step.
     """
     check_data(learner.model, dataset, config.batch_size)
     check_episodes(learner.batches, dataset)
@@ -101,7 +123,7 @@ def fit(
         folder = None
         if out is not None and parallel.is_main():
             folder = stack.enter_context(RunFolder(out))
-        run = _Run(learner, dataset, config, folder, facts or {})
+        run = _Run(learner, dataset, config, folder, facts or {}, feed)
         run.resume(Path(out) if out is not None else None)
         if config.tensorboard and folder is not None:
             run.writers.append(MetricsWriter(folder.path, run.step))
@@ -113,7 +135,7 @@ def fit(
         run.loop(stack.enter_context(interrupts.noticed()), on_eval, bar)
         if folder is not None and learner.checked is not None:
             with folder.saying_what_is_safe():
-                sample = prompt_sample(dataset, config.seed)
+                sample = prompt_sample(dataset if feed is None else feed.collected(), config.seed)
                 checkpoint.save(learner.model, folder.path, prompt=sample, facts=run.facts_of_the_model())
     return run.history
 
@@ -148,12 +170,13 @@ class _Run:
         config: TrainConfig,
         folder: RunFolder | None,
         facts: Mapping[str, Any],
+        feed: Feed | None = None,
     ) -> None:
-        self.learner, self.config, self.folder = learner, config, folder
+        self.learner, self.config, self.folder, self.feed = learner, config, folder, feed
         self.facts = {**learner.facts, **facts}
         self.device = next(learner.model.parameters()).device
         self.generator = torch.Generator(self.device).manual_seed(config.seed)
-        self.sampler = Sampler(dataset, self.device, learner.batches)
+        self.sampler = feed if feed is not None else Sampler(dataset, self.device, learner.batches)
         self.health_sample: HealthSample | None = None
         if learner.checked is not None:
             sample = HealthSample.draw(dataset, learner.checked.z_dim, config.seed)
@@ -163,6 +186,7 @@ class _Run:
         self.step, self.clock = 0, Clock()
         data = {"data": dataset.fingerprint(), "device": self.device.type}
         self.settings = {**config.model_dump(mode="json"), **learner.settings, **data}
+        self.settings |= {} if feed is None else feed.settings
 
     def loop(self, stopped: Callable[[], bool], on_eval: Hook | None, bar: Progress) -> None:
         """From the current step to the last one."""
@@ -236,6 +260,8 @@ class _Run:
             return
         state = {f"model.{k}": v for k, v in self.learner.model.state_dict().items()}
         state |= {f"learner.{k}": v for k, v in self.learner.state_dict().items()}
+        if self.feed is not None:
+            state |= {f"feed.{k}": v for k, v in self.feed.state_dict().items()}
         state["generator"] = self.generator.get_state()
         self.folder.save(self.step, state, self.settings)
 
@@ -253,6 +279,10 @@ class _Run:
             self.learner.load_state_dict(
                 {k.removeprefix("learner."): v for k, v in state.items() if k.startswith("learner.")}
             )
+            if self.feed is not None:
+                self.feed.load_state_dict(
+                    {k.removeprefix("feed."): v for k, v in state.items() if k.startswith("feed.")}
+                )
             restore_generator(self.generator, state, reader.path)
             self.step = reader.saved_step
         if self.folder is not None:

@@ -4,7 +4,7 @@ Nothing is trained here, and what cannot work is said here, before any time is s
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -37,11 +37,13 @@ class Plan:
     dynamics_steps: int
     dataset: Dataset | None = None
     start: Checkpoint | None = None
+    acts_in: str | None = None  # the world of a model that learns online
+    others: Mapping[str, Any] = field(default_factory=dict)  # what else the preset says
 
     @property
     def world_name(self) -> str | None:
-        """The world that the data are from."""
-        return _world_name(self.dataset)
+        """The world that the data are from, or that the model acts in."""
+        return self.acts_in or _world_name(self.dataset)
 
     @cached_property
     def world(self) -> World:
@@ -61,6 +63,7 @@ def plan(
     device: str = "auto",
     start_from: Agent | Checkpoint | str | Path | None = None,
     learning_rate: float | None = None,
+    acts_in: str | None = None,
 ) -> Plan:
     """Find the settings for a model on these data; what cannot work is said before any time is spent."""
     entry = MODELS[model]
@@ -69,7 +72,7 @@ def plan(
     if start is not None:
         _require_fit(entry, start, dataset)
     known = presets.read(entry.presets)
-    world = _world_name(dataset)
+    world = acts_in or _world_name(dataset)
     gpu = torch.cuda.is_available() and device != "cpu"
     chosen = presets.choose(known, preset, world, gpu=gpu)
     values = presets.settings(known, chosen, world)
@@ -87,6 +90,8 @@ def plan(
         int(values.get("dynamics_steps", 0)),
         dataset,
         start,
+        acts_in,
+        {name: v for name, v in values.items() if name not in own and name not in TrainConfig.model_fields},
     )
     if "discount" not in settings:
         settings["discount"] = _discount(found)

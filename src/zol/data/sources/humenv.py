@@ -6,7 +6,6 @@ motion.hdf5                    groups ep_0, ep_1, …, each with observation [T,
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,18 +17,10 @@ from torch import Tensor
 from zol.common.errors import DataError
 from zol.data.dataset import Dataset
 from zol.data.episodes import check_finite, matrix
+from zol.data.motion import Motion
 from zol.data.sources.hdf5 import datasets, open_hdf5
 
 NEEDED = ("action", "next_qpos", "next_qvel", "next_observation")
-
-
-@dataclass(frozen=True)
-class Motion:
-    """One clip: observations ``[T, 358]`` and simulator states ``[T, 151]``."""
-
-    name: str
-    obs: Tensor
-    physics: Tensor
 
 
 def read_buffer(

@@ -1,0 +1,222 @@
+"""Pretraining in a world, beside demonstrations: what ``zol.pretrain`` is for models that learn from data.
+
+    agent = pretrain_online("fb_cpr", "walker", "demos/walker", out="runs/cpr")
+
+The loop is the one of all models (zol.train.loop). Batches come from :class:`zol.collect.online.Online`, which
+acts in the world between updates and keeps everything in the run's folder as a set, ``replay``.
+"""
+
+import copy
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.progress import Progress
+from torch import Tensor
+
+from zol import checkpoint, tracking
+from zol.checkpoint import Checkpoint
+from zol.collect.demonstrations import Demonstrations
+from zol.collect.online import Online, OnlineConfig
+from zol.common import parallel
+from zol.common.device import choose_device, choose_threads
+from zol.common.errors import DataError, unknown_name
+from zol.common.outputs import require_place
+from zol.data import Dataset
+from zol.models.fb_cpr import FBCPRLearner
+from zol.models.network import Network
+from zol.models.settings import FROM_DATA
+from zol.session import Agent
+from zol.train.loop import TrainConfig, fit, prompt_sample
+from zol.train.planning import Plan, plan
+from zol.train.returns import ReturnEvaluation
+from zol.worlds import ALIASES, make
+from zol.worlds.base import World
+
+REPLAY = "replay"  # folder of the set, in that of the run
+MOTIONS, FRAMES = 50, 300  # at most so many motions are tracked during training, so many steps of each
+
+
+def pretrain_online(
+    model: str,
+    world: World | str,
+    demonstrations: Dataset | str | Path | None,
+    *,
+    out: str | Path | None = None,
+    steps: int | None = None,
+    preset: str = "auto",
+    seed: int = 0,
+    episodes: int = 0,
+    device: str = "auto",
+    threads: int = 0,
+    progress: Progress | None = None,
+    **settings: Any,
+) -> Agent:
+    """Pretrain an online model of ``MODELS`` in a world; the agent that it makes.
+
+    ``settings`` are fields of ``TrainConfig``, ``OnlineConfig`` and of the model's configuration. An unfinished
+    run in ``out`` is continued. ``episodes`` test episodes per task make a learning curve (0: none).
+    """
+    chosen = make(world) if isinstance(world, str) else world
+    found = plan_online(model, chosen.name, preset=preset, device=device)
+    own = {name for name in found.entry.config.model_fields if name not in FROM_DATA}
+    known = own | set(TrainConfig.model_fields) | set(OnlineConfig.model_fields)
+    for name in settings:
+        if name not in known:
+            raise DataError(unknown_name(f"setting of {model} or its training", name, known))
+    loop = {name: value for name, value in settings.items() if name in TrainConfig.model_fields}
+    loop |= {"seed": seed} | ({} if steps is None else {"steps": steps})
+    acting = {name: value for name, value in settings.items() if name in OnlineConfig.model_fields}
+    trained = execute_online(
+        found,
+        chosen,
+        demonstrations,
+        out=out,
+        training=found.training.updated(**loop),
+        settings={**found.settings, **{name: v for name, v in settings.items() if name in own}},
+        online=online_defaults(found).updated(**acting),
+        episodes=episodes,
+        device=device,
+        threads=threads,
+        progress=progress,
+    )
+    return Agent(trained, path="this model" if out is None else str(out))
+
+
+def plan_online(model: str, world: str | None, **words: Any) -> Plan:
+    """The settings for an online model in a world of this name."""
+    return plan(model, acts_in=None if world is None else ALIASES.get(world, world), **words)
+
+
+def online_defaults(plan: Plan) -> OnlineConfig:
+    """How the preset acts."""
+    return OnlineConfig(**{k: v for k, v in plan.others.items() if k in OnlineConfig.model_fields})
+
+
+def open_demonstrations(given: Dataset | str | Path | None, window: int) -> Demonstrations:
+    """The demonstrations, or a sentence that says what is missing."""
+    if given is None:
+        raise DataError(
+            "FB-CPR learns from demonstrations, and none were given: --demonstrations SET (zol demonstrate "
+            "records some; episodes of any dataset will do, whose actions are not read)"
+        )
+    return Demonstrations(given if isinstance(given, Dataset) else Dataset.open(given), window)
+
+
+def execute_online(
+    plan: Plan,
+    world: World,
+    demonstrations: Dataset | str | Path | None,
+    *,
+    out: str | Path | None,
+    training: TrainConfig,
+    settings: Mapping[str, Any],
+    online: OnlineConfig,
+    episodes: int = 0,
+    device: str = "auto",
+    threads: int = 0,
+    progress: Progress | None = None,
+) -> Checkpoint:
+    """Train as planned; what cannot work is said before the first step in the world."""
+    entry = plan.entry
+    config = entry.config(obs_dim=world.layout.obs_dim, action_dim=world.action_dim, **settings)
+    shown = open_demonstrations(demonstrations, config.window)  # type: ignore[attr-defined]
+    shown.require_fit(world, frames=online.frame_share > 0)
+    if online.random_steps < training.batch_size:
+        raise DataError(
+            f"{online.random_steps} random steps do not fill a batch of {training.batch_size}: raise "
+            "--random-steps"
+        )
+    if out is not None:
+        require_place(out)
+    before = torch.get_num_threads()
+    with parallel.processes(choose_device(device)) as place:
+        if parallel.size() > 1:
+            raise DataError(
+                f"{entry.name} acts in one world while it learns, and {parallel.size()} processes were "
+                "started: run it without torchrun"
+            )
+        torch.set_num_threads(choose_threads(training.batch_size * int(settings.get("hidden", 256)) ** 2, threads))
+        try:
+            network = entry.network(config, torch.Generator().manual_seed(training.seed)).to(place)
+            learner = entry.learner(network, config, autocast=training.autocast, compiled=training.compiled)
+            assert isinstance(learner, FBCPRLearner)
+            folder = None if out is None else Path(out) / REPLAY
+            with closing(
+                Online(
+                    learner,
+                    world,
+                    shown,
+                    online,
+                    folder=folder,
+                    seed=training.seed,
+                    track=_tracker(world, network, shown, config.window),  # type: ignore[attr-defined]
+                )
+            ) as feed:
+                facts = _facts(plan, world, feed, episodes)
+                test = _Test(world, network, feed, episodes, training.seed, entry.prompt) if episodes else None
+                fit(
+                    learner, feed.begun, training, out, facts=facts, on_eval=test, progress=progress, feed=feed
+                )
+                sample = prompt_sample(feed.collected(), training.seed)
+        finally:
+            torch.set_num_threads(before)
+    if out is not None:
+        return checkpoint.load(out)
+    facts = checkpoint.description(network) | dict(learner.facts) | facts
+    return Checkpoint(network.freeze(), facts, sample, None)
+
+
+def _facts(plan: Plan, world: World, feed: Online, episodes: int) -> dict[str, Any]:
+    shown = feed.demonstrations.dataset
+    return {
+        "preset": plan.preset,
+        "world": world.name,
+        "episodes": episodes,
+        "prompt": plan.entry.prompt,
+        "online": feed.config.model_dump(mode="json"),
+        "demonstrations": {"motions": shown.episodes, "steps": len(shown), "data": shown.fingerprint()},
+    }
+
+
+def _tracker(world: World, network: Network, shown: Demonstrations, window: int) -> Any:
+    """The error of tracking each motion now, ``[E]``; None where motions have no simulator states."""
+    if "physics" not in shown.dataset.columns:
+        return None
+    motions = tracking.motions_of(shown.dataset, MOTIONS, FRAMES)
+    scale = tracking.scale_of(motions)
+
+    def errors() -> Tensor:
+        model = copy.deepcopy(network).cpu()
+        found = tracking.track(world, model, motions, window=window, scale=scale)["emd"]
+        rest = shown.dataset.episodes - len(motions)  # those beyond the limit count as the average one
+        return torch.cat([found, found.mean().expand(rest)])
+
+    return errors
+
+
+class _Test:
+    """Returns of prompted latents, with prompts from what was visited so far, and tracking errors."""
+
+    def __init__(
+        self, world: World, network: Network, feed: Online, episodes: int, seed: int, prompt: str
+    ) -> None:
+        self.world, self.network, self.feed = world, network, feed
+        self.episodes, self.seed, self.prompt = episodes, seed, prompt
+
+    def __call__(self, step: int) -> dict[str, float]:
+        prompt: Any = self.prompt
+        test = ReturnEvaluation(
+            self.world,
+            self.network,
+            self.feed.collected(),
+            episodes=self.episodes,
+            seed=self.seed,
+            prompt=prompt,
+        )
+        found = test(step) if test.evidence.tasks else {}
+        if self.feed.track is not None:
+            found["tracking/emd"] = float(self.feed.track().mean())
+        return found
