@@ -35,7 +35,7 @@ FRAMES = 200  # of each side in an optimal transport, which takes time with the 
 
 
 def motions_of(dataset: Dataset, limit: int | None = None, steps: int | None = None) -> list[Motion]:
-    """The episodes of a set of demonstrations as motions, at most ``limit`` of them, ``steps`` long at most."""
+    """The episodes of a set of demonstrations, at most ``limit`` of them, ``steps`` long at most."""
     if "physics" not in dataset.columns:
         raise DataError(
             "these demonstrations hold no simulator states, so a motion's first state cannot be entered: "
@@ -45,8 +45,11 @@ def motions_of(dataset: Dataset, limit: int | None = None, steps: int | None = N
     known = names if isinstance(names, list) and len(names) == dataset.episodes else None
     found = []
     for number in range(dataset.episodes if limit is None else min(limit, dataset.episodes)):
-        rows = {name: np.array(column[: None if steps is None else steps + 1])
-                for name, column in dataset.episode(number).items() if name in ("obs", "physics")}
+        rows = {
+            name: np.array(column[: None if steps is None else steps + 1])
+            for name, column in dataset.episode(number).items()
+            if name in ("obs", "physics")
+        }
         name = f"{number}" if known is None else f"{known[number]} {number}"
         obs, physics = (torch.from_numpy(rows[key]) for key in ("obs", "physics"))
         found.append(Motion(name, obs.float(), physics.double()))

@@ -1,11 +1,13 @@
 """Every way of pretraining in the registry does what any other does: nothing outside knows which it is."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from circles import SMALL_ONLINE, circles
 
 from zol import adapt, checkpoint
 from zol.cli import main
@@ -18,12 +20,34 @@ from zol.evidence import Evidence
 from zol.models import MODELS
 from zol.models.base import HasFixedLatents, HasLayout, HasRegressors, Learner, Model, identity, model_hash
 from zol.models.pretraining import Pretraining
+from zol.session import Agent
 from zol.testing import check_model
-from zol.train import TrainConfig, fit, pretrain
+from zol.train import TrainConfig, fit, pretrain, pretrain_online
 from zol.worlds.donut import Donut
 
 SMALL: dict[str, Any] = {"z_dim": 6, "hidden": 16, "backward_hidden": 16}
 LOOP: dict[str, Any] = {"steps": 20, "batch_size": 32, "log_every": 10, "save_every": 10}
+
+
+OFFLINE = [name for name in MODELS if not MODELS[name].online]  # test_online.py resumes and kills the others
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    circles(tmp_path_factory.mktemp("shown") / "set")
+    return tmp_path_factory.getbasetemp() / "shown0" / "set"
+
+
+def trained(entry: Pretraining, data: Dataset, shown: Path, out: Path | None, **more: Any) -> Agent:
+    """An agent from data, or from the donut itself beside demonstrations."""
+    if entry.online:
+        return pretrain_online(entry.name, "donut", shown, out=out, **SMALL | LOOP | SMALL_ONLINE | more)
+    return pretrain(data, entry.name, out=out, **SMALL | LOOP | {"dynamics_steps": 0} | more)
+
+
+@pytest.fixture(params=OFFLINE)
+def offline(request: pytest.FixtureRequest) -> Pretraining:
+    return MODELS[request.param]
 
 
 @pytest.fixture(params=MODELS)
@@ -40,6 +64,8 @@ def data() -> Dataset:
     "change", [{}, {"discrete": True}, {"members": 1}, {"normalise_obs": True, "fourier": 2}], ids=str
 )
 def test_its_networks_keep_the_contract(entry: Pretraining, change: dict) -> None:
+    if change.get("discrete") and entry.online:
+        pytest.skip("its policies are actors: test_fb_cpr.py has the sentence that says so")
     model = entry.network(entry.config(obs_dim=5, action_dim=3, **SMALL | change))
     assert isinstance(model, Model | HasFixedLatents)
     assert isinstance(model, HasRegressors)
@@ -61,7 +87,8 @@ def test_fb_with_an_encoder_keeps_the_contract(encoder: str, change: dict, data:
 
 
 @pytest.mark.parametrize("change", [{}, {"discrete": True}], ids=str)
-def test_it_resumes_bit_for_bit(entry: Pretraining, data: Dataset, tmp_path: Path, change: dict) -> None:
+def test_it_resumes_bit_for_bit(offline: Pretraining, data: Dataset, tmp_path: Path, change: dict) -> None:
+    entry = offline
     config = entry.config(obs_dim=2, action_dim=2, normalise_obs=True, **SMALL | change)
 
     def train(steps: int, name: str) -> Learner:
@@ -76,11 +103,15 @@ def test_it_resumes_bit_for_bit(entry: Pretraining, data: Dataset, tmp_path: Pat
         assert torch.equal(value, resumed.state_dict()[name]), name
 
 
-def test_autocast_keeps_weights_and_losses_in_single_precision(entry: Pretraining, data: Dataset) -> None:
+def test_autocast_keeps_weights_and_losses_in_single_precision(
+    entry: Pretraining, data: Dataset, shown: Path
+) -> None:
     config = entry.config(obs_dim=2, action_dim=2, **SMALL)
     learner = entry.learner(entry.network(config), config, autocast=torch.bfloat16)
     g = torch.Generator().manual_seed(0)
-    batch = Sampler(data, torch.device("cpu"), learner.batches).draw(learner.batches, 64, g)
+    demonstrations = Dataset.open(shown)
+    batch = Sampler(data, torch.device("cpu"), learner.batches, demonstrations).draw(learner.batches, 64, g)
+    batch = replace(batch, z=torch.randn(64, 6, generator=g))
     terms = learner.update(batch, g)
     assert {p.dtype for p in learner.model.parameters()} == {torch.float32}
     assert {term.dtype for term in terms.values()} == {torch.float32}
@@ -88,15 +119,15 @@ def test_autocast_keeps_weights_and_losses_in_single_precision(entry: Pretrainin
 
 
 def test_it_is_pretrained_saved_loaded_prompted_and_adapted(
-    entry: Pretraining, data: Dataset, tmp_path: Path
+    entry: Pretraining, data: Dataset, shown: Path, tmp_path: Path
 ) -> None:
-    trained = pretrain(data, entry.name, out=tmp_path / "run", episodes=1, dynamics_steps=0, **SMALL | LOOP)
+    agent = trained(entry, data, shown, tmp_path / "run", episodes=1)
     assert set(entry.metrics.values()) <= set(json.loads(last_line(tmp_path / "run")))
     loaded = checkpoint.load(tmp_path / "run")
     assert loaded.facts["model"] == entry.name
     assert loaded.default_prompt == entry.prompt
     assert entry.config(**loaded.facts["settings"]).z_dim == 6
-    assert identity(loaded.model) == identity(trained.model)
+    assert identity(loaded.model) == identity(agent.model)
     check_model(loaded.model, loaded.prompt["obs"][:7])
     world = Donut()
     evidence = Evidence.label(loaded.sample(world.layout), world.tasks, loaded.prompt["starts"][:64], "")
@@ -110,17 +141,20 @@ def test_it_is_pretrained_saved_loaded_prompted_and_adapted(
     assert bool((found.distance > 0).any())
 
 
-def test_without_a_folder_the_checkpoint_stays_in_memory(entry: Pretraining, data: Dataset) -> None:
-    trained = pretrain(data, entry.name, dynamics_steps=5, **SMALL | LOOP)
-    assert trained.facts["weights"] == model_hash(trained.model)
-    assert trained.checkpoint.prompt["obs"].shape == (2_000, 2)
-    assert trained.dynamics is not None
-    assert not any(p.requires_grad for p in trained.model.parameters())
+def test_without_a_folder_the_checkpoint_stays_in_memory(
+    entry: Pretraining, data: Dataset, shown: Path
+) -> None:
+    agent = trained(entry, data, shown, None, **{} if entry.online else {"dynamics_steps": 5})
+    assert agent.facts["weights"] == model_hash(agent.model)
+    assert agent.checkpoint.prompt["obs"].shape[1] == 2
+    assert (agent.dynamics is None) == entry.online
+    assert not any(p.requires_grad for p in agent.model.parameters())
 
 
 def test_its_commands(
-    entry: Pretraining, data: Dataset, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    offline: Pretraining, data: Dataset, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    entry = offline
     data.save(tmp_path / "data")
     run = str(tmp_path / "run")
     flags = [
@@ -164,7 +198,7 @@ def test_models_that_look_ahead_need_episodes(name: str, data: Dataset) -> None:
 # FB is what test_bench.py is about; of its relatives one has to do in the quick suite.
 BENCHED = [
     pytest.param(name, marks=() if name == "laplacian" else pytest.mark.slow)
-    for name in MODELS
+    for name in OFFLINE
     if name != "fb"
 ]
 

@@ -17,6 +17,7 @@ from zol.common.config import Config
 from zol.common.errors import ZolError
 from zol.evidence import Evidence
 from zol.models.fb import FBConfig, fb_network
+from zol.tasks.humenv import REWARDS
 from zol.train.learned_world import WorldConfig, learn_world
 from zol.worlds import make
 from zol.worlds.donut import Donut
@@ -190,4 +191,5 @@ def test_every_benchmark_is_whole(name: str) -> None:
     for method in benchmark.methods:
         find_method(method)
     for domain, tasks in benchmark.tasks.items():
-        assert set(tasks) <= set(make(domain).tasks)
+        # HumEnv's body is not ours to install; its rewards are.
+        assert set(tasks) <= set(REWARDS if domain == "humenv" else make(domain).tasks)

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from zol.models.learner import NetworkLearner
 SIZES: dict[str, Any] = {"obs_dim": 5, "action_dim": 2, "z_dim": 8, "hidden": 32, "backward_hidden": 32}
 BATCH, STEPS = 512, 20
 COLUMNS = ("obs", "action", "next_obs", "terminated", "future_obs", "next_action", "last", "goal", "length")
+WINDOW = 8  # of demonstrations, where a model wants them
 CASES: dict[str, dict[str, Any]] = {  # of FB, unless a model is named
     "plain": {},
     "pessimistic": {"pessimism": 0.5, "actor_pessimism": 0.5},
@@ -53,10 +55,20 @@ def train(changes: dict[str, Any]) -> dict[str, torch.Tensor]:
     generator = torch.Generator().manual_seed(7)
     for step in range(STEPS):
         columns = map(parallel.share, global_batch(step, "n_step" in changes))
-        terms = learner.update(Batch(**dict(zip(COLUMNS, columns, strict=False))), generator)
+        batch = Batch(**dict(zip(COLUMNS, columns, strict=False)))
+        terms = learner.update(with_demonstrations(batch, step) if entry.online else batch, generator)
         seen |= {f"{step} {name}": value for name, value in terms.items()}
     state = {**learner.model.state_dict(), **learner.state_dict()}
     return seen | gradients | {name: value.clone() for name, value in state.items()}
+
+
+def with_demonstrations(batch: Batch, step: int) -> Batch:
+    """The batch with latents that acted and with windows: our share of the global ones."""
+    g = torch.Generator().manual_seed(1000 + step)
+    z = torch.randn(BATCH, 8, generator=g, dtype=torch.float64)
+    windows = torch.randn(2, BATCH // WINDOW, WINDOW, 5, generator=g, dtype=torch.float64)
+    obs, next_obs = (parallel.share(part) for part in windows)
+    return replace(batch, z=parallel.share(z), expert_obs=obs, expert_next_obs=next_obs)
 
 
 def watch_gradients(learner: NetworkLearner) -> dict[str, torch.Tensor]:

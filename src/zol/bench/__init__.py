@@ -22,7 +22,10 @@ BENCHMARKS: Registry[Any] = Registry(
         "supported": Entry(
             "zol.bench.supported:SUPPORTED", "π_z against policies that stay on the data's support"
         ),
-        "humenv": Entry("zol.bench.humenv:HUMENV", "45 HumEnv tasks: a model's own prompt against ZOL"),
+        "tracking": Entry("zol.bench.tracking:TRACKING", "how near latents stay to motions they are shown"),
+        "humenv": Entry(
+            "zol.bench.humenv:HUMENV", "HumEnv: 45 rewards, a model's prompt against ZOL; goals; motions"
+        ),
         "sweep": Entry("zol.bench.sweep:SWEEP", "the paper's 72 configurations, and as many random moves"),
     },
 )

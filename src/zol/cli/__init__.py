@@ -29,6 +29,7 @@ FIXED: dict[str, tuple[str, str]] = {
     "worlds list": ("zol.cli.worlds:list_", "all worlds, with one line about each"),
     "worlds show": ("zol.cli.worlds:show", "what a world's observations mean, and its tasks"),
     "explore": ("zol.cli.explore:explore", "fill a dataset from a world, by seeking novelty or at random"),
+    "demonstrate": ("zol.cli.demonstrate:demonstrate", "record what good policies visit, without actions"),
     "data import": ("zol.cli.data:import_", "convert ExORL, Minari, npz or HDF5 data"),
     "data show": ("zol.cli.data:show", "sizes, provenance, coverage, what every column means"),
     "data check": ("zol.cli.data:check", "compare every stored episode with its digest"),

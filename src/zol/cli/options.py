@@ -12,6 +12,8 @@ from typing import Any
 import pydantic
 import tyro
 
+from zol.common.errors import ZolError
+
 OMIT = (tyro.conf.OmitArgPrefixes,)
 
 
@@ -62,3 +64,11 @@ def flat(named: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             yield from flat({field.name: getattr(value, field.name) for field in fields(value)})
         else:
             yield name.replace("_", "-"), value
+
+
+def number(option: str, text: str) -> float:
+    """A number that was typed behind an option."""
+    try:
+        return float(text)
+    except ValueError:
+        raise ZolError(f"--{option} {text} is not a number") from None

@@ -13,10 +13,11 @@ import torch
 import tyro
 
 from zol.cli import run_file
+from zol.cli.options import number
 from zol.common.config import Config
 from zol.common.device import choose_threads
-from zol.common.errors import ZolError
 from zol.data import Dataset
+from zol.models import MODELS
 from zol.models.settings import FROM_DATA, PretrainingConfig
 from zol.train import TrainConfig
 from zol.train.learned_world import WorldConfig, add_learned_world
@@ -34,6 +35,10 @@ def train(name: str, words: Sequence[str]) -> None:
 
 def train_command(name: str, words: Sequence[str]) -> tuple[Callable[..., None], str]:
     """The command whose defaults are those that the words decide, and what it says of itself."""
+    if MODELS[name].online:
+        from zol.cli.train_online import online_command
+
+        return online_command(name, words)
     typed = run_file.expanded(f"train {name}", words)
     found, _ = tyro.cli(
         _first_words, prog=f"zol train {name}", args=typed, return_unknown_args=True, add_help=False
@@ -54,15 +59,8 @@ def _first_words(
         "preset": preset,
         "device": device,
         "start_from": start_from,
-        "learning_rate": None if learning_rate is None else _number(learning_rate),
+        "learning_rate": None if learning_rate is None else number("learning-rate", learning_rate),
     }
-
-
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise ZolError(f"--learning-rate {text} is not a number") from None
 
 
 def flags(config: type[PretrainingConfig]) -> Any:

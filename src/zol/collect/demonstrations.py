@@ -92,7 +92,9 @@ def record(
                 if step.states.terminated is not None:
                     ended |= step.states.terminated
                 bar.advance()
-            rows = _rows(torch.stack(seen, 1), torch.stack(physics, 1), lengths, ended, skip, world.action_dim)
+            rows = _rows(
+                torch.stack(seen, 1), torch.stack(physics, 1), lengths, ended, skip, world.action_dim
+            )
             writer.append_rows(rows)
     return Dataset.open(out)
 
@@ -100,7 +102,7 @@ def record(
 def _rows(
     obs: Tensor, physics: Tensor, lengths: Tensor, ended: Tensor, skip: int, action_dim: int
 ) -> list[dict[str, np.ndarray]]:
-    """Episodes of states ``[n, L + 1, …]`` as rows, from step ``skip`` on; what ends before that is left out."""
+    """Episodes of states ``[n, L + 1, …]`` as rows, from step ``skip`` on; shorter ones are left out."""
     return [
         episode_rows(
             obs[i, skip : length + 1].numpy(),

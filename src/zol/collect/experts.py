@@ -17,7 +17,7 @@ from torch import Tensor
 from zol.collect.rnd import RNDAgent, RNDConfig
 from zol.common.config import Config
 from zol.common.progress import Ticker
-from zol.common.tensors import counted, read_metadata, read_tensors, write_tensors
+from zol.common.tensors import read_metadata, read_tensors, write_tensors
 from zol.common.threads import one_torch_thread
 from zol.fields import States
 from zol.tasks import Task
@@ -28,14 +28,12 @@ from zol.worlds.episode import episode, random_policy
 class ExpertConfig(Config):
     """How long and how an expert is trained."""
 
-    steps: int = Field(default=150_000, ge=1)
+    expert_steps: int = Field(default=150_000, ge=1)
     """environment steps per expert"""
     envs: int = Field(default=20, ge=1)
     """environments stepped together"""
     episode_length: int = Field(default=500, ge=1)
     """steps of a training episode, at most the world's"""
-    seed: int = Field(default=0, ge=0)
-    """of start states, actions and networks"""
     hidden: int = Field(default=256, ge=1)
     """width of every network"""
     batch_size: int = Field(default=256, ge=1)
@@ -97,7 +95,9 @@ class _Memory:
         self.terminated = torch.zeros(rows, dtype=torch.bool)
 
     def add(self, obs: Tensor, reached: States, reward: Tensor, mine: Callable[[Tensor], Tensor]) -> None:
-        ended = reached.terminated if reached.terminated is not None else torch.zeros(len(obs), dtype=torch.bool)
+        ended = (
+            reached.terminated if reached.terminated is not None else torch.zeros(len(obs), dtype=torch.bool)
+        )
         columns = (self.obs, self.action, self.next_obs, self.reward, self.terminated)
         values = (obs, reached.need_action(), reached.obs, reward, ended)
         kept = [mine(value) for value in values]
@@ -111,13 +111,15 @@ class _Memory:
         return self.obs[at], self.action[at], self.next_obs[at], self.reward[at], self.terminated[at]
 
 
-def train_expert(world: World, task: Task, config: ExpertConfig, progress: Progress | None = None) -> Expert:
+def train_expert(
+    world: World, task: Task, config: ExpertConfig, seed: int = 0, progress: Progress | None = None
+) -> Expert:
     """An expert of one task; its episodes begin where the world's (or the task's own) begin."""
-    generator = torch.Generator().manual_seed(config.seed)
+    generator = torch.Generator().manual_seed(seed)
     expert = Expert(world.layout.obs_dim, world.action_dim, config.agent(), generator)
-    memory = _Memory(config.steps, world.layout.obs_dim, world.action_dim)
+    memory = _Memory(config.expert_steps, world.layout.obs_dim, world.action_dim)
     chance, length = random_policy(world, generator), min(config.episode_length, world.episode_length)
-    bar = Ticker(progress, f"expert of {task.name}", config.steps)
+    bar = Ticker(progress, f"expert of {task.name}", config.expert_steps)
 
     def policy(states: States) -> Tensor:
         if memory.rows < config.random_steps:
@@ -125,7 +127,7 @@ def train_expert(world: World, task: Task, config: ExpertConfig, progress: Progr
         return expert.act(states.obs.float(), generator)
 
     with one_torch_thread():
-        while memory.rows < config.steps:
+        while memory.rows < config.expert_steps:
             owed, earned, steps = 0.0, 0.0, 0
             states = begin(world, task, config.envs, generator)
             expert.begin()
@@ -150,21 +152,18 @@ def begin(world: World, task: Task, n: int, generator: torch.Generator) -> State
     return world.set_physics(task.starts(n, generator))
 
 
-def save_expert(expert: Expert, path: Path, config: ExpertConfig) -> None:
+def save_expert(expert: Expert, path: Path, config: ExpertConfig, seed: int = 0) -> None:
     """The networks of an expert as one file."""
-    write_tensors(path, expert.state_dict(), {"steps": str(config.steps), "config": config.model_dump_json()})
+    write_tensors(path, expert.state_dict(), {"config": config.model_dump_json(), "seed": str(seed)})
 
 
-def load_expert(world: World, path: Path, config: ExpertConfig) -> Expert | None:
-    """The expert in a file that was trained with this configuration; None if there is none."""
+def load_expert(world: World, path: Path, config: ExpertConfig, seed: int = 0) -> Expert | None:
+    """The expert in a file that was trained with this configuration and seed; None if there is none."""
     if not path.exists():
         return None
-    header = read_metadata(path, ("steps", "config"))
-    counted(header, "steps", path)
-    if header["config"] != config.model_dump_json():
+    header = read_metadata(path, ("config", "seed"))
+    if header["config"] != config.model_dump_json() or header["seed"] != str(seed):
         return None
-    expert = Expert(
-        world.layout.obs_dim, world.action_dim, config.agent(), torch.Generator().manual_seed(config.seed)
-    )
+    expert = Expert(world.layout.obs_dim, world.action_dim, config.agent(), torch.Generator())
     expert.load_state_dict(read_tensors(path))
     return expert

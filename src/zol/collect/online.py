@@ -190,8 +190,8 @@ class Online:
         return self.recording.dataset()
 
     def draw(self, spec: BatchSpec, n: int, generator: torch.Generator) -> Batch:
-        """A batch of ``n`` transitions with their latents, and windows; ``generator`` is the learner's own."""
-        del spec, generator  # what this learner wants is known, and simulators want a CPU's generator
+        """A batch of ``n`` transitions with their latents, and windows of demonstrations."""
+        del spec, generator  # what the learner wants is known, and simulators want a CPU's generator
         if self.updates % self.config.updates == 0:
             self._stretch(self.chance, at_random=False)
             self._places = torch.nonzero(self.now.running.unsqueeze(1) & self._stored())
@@ -224,8 +224,11 @@ class Online:
         env, t = now[picks[picks >= recent] - recent].unbind(1)
         fresh = (self.now.obs[env, t], self.now.action[env, t], self.now.obs[env, t + 1])
         going_on = torch.zeros(len(env), dtype=torch.bool)  # an episode that is over is in the set
-        columns = zip((found.obs, found.action, found.next_obs, found.terminated, z),
-                      (*fresh, going_on, self.now.z[env, t]), strict=True)
+        columns = zip(
+            (found.obs, found.action, found.next_obs, found.terminated, z),
+            (*fresh, going_on, self.now.z[env, t]),
+            strict=True,
+        )
         obs, action, next_obs, terminated, z = (torch.cat(pair) for pair in columns)
         return Batch(obs, action, next_obs, terminated, z=z)
 
@@ -308,7 +311,7 @@ class Online:
         for name, value in self.state_dict().items():
             if name not in state or (name != "places" and state[name].shape != value.shape):
                 raise CheckpointError(
-                    f"the training state has no fitting '{name}' of the environments: it belongs to another run"
+                    f"the training state has no fitting '{name}' of the environments: it is another run's"
                 )
         done = int(state["episodes"])
         if done > self.recording.writer.episodes:

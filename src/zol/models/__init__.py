@@ -18,7 +18,9 @@ MODELS: "Registry[Pretraining]" = Registry(
             "zol.models.successor_features:MODEL", "successor features of features by name"
         ),
         "hilp": Entry("zol.models.hilp:MODEL", "HILP: successor features of distances in time"),
-        "fb_cpr": Entry("zol.models.fb_cpr:MODEL", "FB-CPR: FB that stays near demonstrations, online in a world"),
+        "fb_cpr": Entry(
+            "zol.models.fb_cpr:MODEL", "FB-CPR: FB that stays near demonstrations, online in a world"
+        ),
         "td_jepa": Entry("zol.models.td_jepa:MODEL", "TD-JEPA: encoders that predict each other's futures"),
     },
 )

@@ -12,8 +12,8 @@ would visit. A discriminator D(s, z) tells pairs (s, z_E) of demonstrations from
     actor   maximise  mean_i agg_P F(s, a, z)ᵀz + α c mean_i agg_P Q_D(s, a, z),    c = mean_i |agg_P Fᵀz|
 
 where x_i lies at random between a demonstrated and a visited pair, and (s, z) of D's loss are stored pairs.
-Everything else is learned on the same states with latents from a mixture: with ``relabel_share`` a stored z is
-replaced by B(s') of a random row (``goal_share``), by a window's z_E (``expert_share``), or by a uniform one.
+Everything else is learned on the same states with latents from a mixture: with ``relabel_share`` a stored z
+is replaced by B(s') of a random row (``goal_share``), a window's z_E (``expert_share``), or a uniform one.
 Demonstrations matter through D and through z_E alone: no action of an expert is ever seen.
 """
 
@@ -77,7 +77,7 @@ class FBCPRConfig(FBConfig):
     def _what_fb_cpr_can(self) -> Self:
         if self.goal_share + self.expert_share > 1:
             raise ValueError(
-                f"goal_share {self.goal_share} and expert_share {self.expert_share} are more than one together"
+                f"goal_share {self.goal_share} and expert_share {self.expert_share} together exceed one"
             )
         if self.discrete:
             raise ValueError("FB-CPR shapes an actor, and discrete actions have none: train fb instead")
@@ -232,7 +232,9 @@ class FBCPRLearner(FBLearner):
         terms = {}
         if self.config.gradient_penalty > 0:
             share = self._chance(seen, generator).unsqueeze(-1)
-            penalty = self._slope_penalty(share * shown + (1 - share) * seen, share * expert_z + (1 - share) * z)
+            penalty = self._slope_penalty(
+                share * shown + (1 - share) * seen, share * expert_z + (1 - share) * z
+            )
             loss = loss + self.config.gradient_penalty * penalty
             terms["slope_penalty"] = penalty.detach()
         loss.backward()

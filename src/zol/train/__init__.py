@@ -1,6 +1,7 @@
 """Pretraining: one loop for every learner, resumable bit for bit."""
 
 from zol.train.loop import TrainConfig, fit, prompt_sample
+from zol.train.online import pretrain_online
 from zol.train.pretraining import pretrain
 
-__all__ = ["TrainConfig", "fit", "pretrain", "prompt_sample"]
+__all__ = ["TrainConfig", "fit", "pretrain", "pretrain_online", "prompt_sample"]

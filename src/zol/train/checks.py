@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from zol.collect.demonstrations import STATES_ONLY
 from zol.common.errors import DataError
 from zol.data import BatchSpec, Dataset
 from zol.models.base import Model
@@ -16,6 +17,11 @@ TRAINED_ON = ("obs", "action")  # the columns that an update reads as numbers
 
 def check_data(model: Model, dataset: Dataset, batch_size: int) -> None:
     """The data fit the model, fill a batch, and are numbers throughout."""
+    if dataset.provenance.get(STATES_ONLY):
+        raise DataError(
+            "these are demonstrations, states without actions, and this model learns from transitions: "
+            "zol explore collects some; zol train fb_cpr --demonstrations learns from both"
+        )
     if (dataset.obs_dim, dataset.action_dim) != (model.obs_dim, model.action_dim):
         raise DataError(
             f"the data have {dataset.obs_dim} observation and {dataset.action_dim} action columns, the model "

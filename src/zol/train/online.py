@@ -2,8 +2,8 @@
 
     agent = pretrain_online("fb_cpr", "walker", "demos/walker", out="runs/cpr")
 
-The loop is the one of all models (zol.train.loop). Batches come from :class:`zol.collect.online.Online`, which
-acts in the world between updates and keeps everything in the run's folder as a set, ``replay``.
+The loop is the one of all models (zol.train.loop). Batches come from :class:`zol.collect.online.Online`,
+which acts in the world between updates and keeps everything in the run's folder as a set, ``replay``.
 """
 
 import copy
@@ -56,8 +56,8 @@ def pretrain_online(
 ) -> Agent:
     """Pretrain an online model of ``MODELS`` in a world; the agent that it makes.
 
-    ``settings`` are fields of ``TrainConfig``, ``OnlineConfig`` and of the model's configuration. An unfinished
-    run in ``out`` is continued. ``episodes`` test episodes per task make a learning curve (0: none).
+    ``settings`` are fields of ``TrainConfig``, ``OnlineConfig`` and of the model's configuration. An
+    unfinished run in ``out`` is continued. ``episodes`` test episodes per task make a learning curve.
     """
     chosen = make(world) if isinstance(world, str) else world
     found = plan_online(model, chosen.name, preset=preset, device=device)
@@ -138,7 +138,9 @@ def execute_online(
                 f"{entry.name} acts in one world while it learns, and {parallel.size()} processes were "
                 "started: run it without torchrun"
             )
-        torch.set_num_threads(choose_threads(training.batch_size * int(settings.get("hidden", 256)) ** 2, threads))
+        torch.set_num_threads(
+            choose_threads(training.batch_size * int(settings.get("hidden", 256)) ** 2, threads)
+        )
         try:
             network = entry.network(config, torch.Generator().manual_seed(training.seed)).to(place)
             learner = entry.learner(network, config, autocast=training.autocast, compiled=training.compiled)
@@ -156,9 +158,18 @@ def execute_online(
                 )
             ) as feed:
                 facts = _facts(plan, world, feed, episodes)
-                test = _Test(world, network, feed, episodes, training.seed, entry.prompt) if episodes else None
+                test = (
+                    _Test(world, network, feed, episodes, training.seed, entry.prompt) if episodes else None
+                )
                 fit(
-                    learner, feed.begun, training, out, facts=facts, on_eval=test, progress=progress, feed=feed
+                    learner,
+                    feed.begun,
+                    training,
+                    out,
+                    facts=facts,
+                    on_eval=test,
+                    progress=progress,
+                    feed=feed,
                 )
                 sample = prompt_sample(feed.collected(), training.seed)
         finally:

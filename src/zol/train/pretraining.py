@@ -116,6 +116,11 @@ def execute(
     progress: Progress | None = None,
 ) -> Checkpoint:
     """Train as planned, with these settings instead of the suggested ones."""
+    if plan.entry.online:
+        raise DataError(
+            f"{plan.entry.name} learns in a world beside demonstrations, not from a set of data: "
+            "zol.train.pretrain_online(name, world, demonstrations)"
+        )
     if plan.dataset is None:
         raise DataError("there is nothing to train on: give data")
     if out is not None:

@@ -3,6 +3,7 @@
 buffer_inference_500000.hdf5   flat arrays, one row per transition: observation, action, qpos, qvel and
                                next_observation, next_qpos, next_qvel
 motion.hdf5                    groups ep_0, ep_1, …, each with observation [T, 358], qpos and qvel
+goals.json                     poses by name, each an observation or an object with one
 """
 
 from collections.abc import Mapping
@@ -15,11 +16,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from zol.common.errors import DataError
+from zol.common.reading import read_bytes, read_json
 from zol.data.dataset import Dataset
 from zol.data.episodes import check_finite, matrix
 from zol.data.motion import Motion
 from zol.data.sources.hdf5 import datasets, open_hdf5
 
+LIST_LIMIT = 16 << 20  # bytes of a list of motion files
 NEEDED = ("action", "next_qpos", "next_qvel", "next_observation")
 
 
@@ -69,6 +72,34 @@ def _dataset(columns: Mapping[str, NDArray[Any]], resets: Tensor | None, facts: 
         physics=before,
         next_physics=after,
     )
+
+
+def read_motion_files(path: str | Path) -> list[Motion]:
+    """The clips of an HDF5 file, or of all files that a text file lists, one per line, relative to it."""
+    path = Path(path)
+    if path.suffix != ".txt":
+        return read_motions(path)
+    lines = [line.strip() for line in read_bytes(path, LIST_LIMIT).decode(errors="replace").splitlines()]
+    found = [motion for line in lines if line for motion in read_motions(path.parent / line)]
+    if not found:
+        raise DataError(f"{path} lists no motion files: one name per line, relative to its folder")
+    return found
+
+
+def read_goals(path: str | Path, obs_dim: int) -> dict[str, Tensor]:
+    """Poses by name, ``[D]`` each: an observation, or an object that has one as "observation"."""
+    path = Path(path)
+    goals = {}
+    for name, found in read_json(path).items():
+        numbers = found.get("observation") if isinstance(found, dict) else found
+        if not isinstance(numbers, list) or not all(isinstance(x, int | float) for x in numbers):
+            raise DataError(f"{path}: '{name[:80]}' is no list of numbers and has none as \"observation\"")
+        goals[name] = torch.from_numpy(matrix(f"'{name[:80]}' of {path}", [numbers])[0])
+        if len(goals[name]) != obs_dim:
+            raise DataError(f"{path}: '{name[:80]}' has {len(goals[name])} numbers, a pose has {obs_dim}")
+    if not goals:
+        raise DataError(f"{path} holds no goals: names with observations")
+    return goals
 
 
 def read_motions(path: str | Path) -> list[Motion]:
