@@ -16,7 +16,7 @@ from zol.common.errors import DataError
 from zol.common.progress import Ticker
 from zol.common.threads import one_torch_thread
 from zol.fields import States
-from zol.models.base import Latent, Model, identity, policy_at
+from zol.models.base import Latent, Model, identity, policy_at, sampled_policy
 from zol.tasks import Condition, Starts, Task
 from zol.tasks.grouped import grouped_rewards, grouped_success, stacked
 from zol.worlds.base import World, find_task
@@ -55,6 +55,7 @@ def evaluate(
     generator: torch.Generator,
     steps: int | None = None,
     policy: Policy | None = None,
+    sampled: bool = False,
     tasks: Sequence[Task] | None = None,
     keep_visited: bool = False,
     progress: Progress | None = None,
@@ -62,7 +63,8 @@ def evaluate(
     """Run each latent in ``episodes`` environments and score it by its own task.
 
     ``policy`` acts instead of π_z where a behaviour is more than one latent (:mod:`zol.adapt.gpi`); the
-    latents then only name the tasks and the model. ``tasks`` are those of the latents, in their order; unless
+    latents then only name the tasks and the model. ``sampled`` draws actions from π_z, after the start states
+    and from a generator that they seed, instead of taking its mean. ``tasks`` are those of the latents, in their order; unless
     given, they are the world's tasks of the latents' names.
     """
     if not latents:
@@ -74,12 +76,17 @@ def evaluate(
         raise DataError(f"{len(latents)} latents were given with {len(scored_by)} tasks: one task per latent")
     shape = (len(latents), episodes)
     everywhere = z.unsqueeze(1).expand(*shape, -1)  # [L, E, d], expanded once instead of at every step
-    chosen = policy or policy_at(model, everywhere)
-
     def act(states: States) -> Tensor:
         return chosen(states.obs.to(z.dtype).reshape(*shape, -1)).flatten(0, 1)
 
     start = start_states(world, scored_by, episodes, generator)
+    if sampled:
+        if policy is not None:
+            raise DataError("a behaviour of more than one latent is not sampled: leave sampled=True out")
+        drawn = torch.Generator().manual_seed(int(torch.randint(2**62, (), generator=generator)))
+        chosen = sampled_policy(model, everywhere, drawn)
+    else:
+        chosen = policy or policy_at(model, everywhere)
     length = world.episode_length if steps is None else steps
     with one_torch_thread(world.threads is not None):
         return _run(world, act, scored_by, start, length, model.discount, keep_visited, progress)

@@ -26,6 +26,7 @@ from zol.train import TrainConfig, fit, pretrain, pretrain_online
 from zol.worlds.donut import Donut
 
 SMALL: dict[str, Any] = {"z_dim": 6, "hidden": 16, "backward_hidden": 16}
+FLOW: dict[str, Any] = {"actor": "flow", "bc": 0.5, "flow_hidden": 16, "flow_layers": 2}
 LOOP: dict[str, Any] = {"steps": 20, "batch_size": 32, "log_every": 10, "save_every": 10}
 
 
@@ -61,7 +62,9 @@ def data() -> Dataset:
 
 
 @pytest.mark.parametrize(
-    "change", [{}, {"discrete": True}, {"members": 1}, {"normalise_obs": True, "fourier": 2}], ids=str
+    "change",
+    [{}, {"discrete": True}, {"members": 1}, {"normalise_obs": True, "fourier": 2}, FLOW | {"residual": True}],
+    ids=str,
 )
 def test_its_networks_keep_the_contract(entry: Pretraining, change: dict) -> None:
     if change.get("discrete") and entry.online:
@@ -86,7 +89,7 @@ def test_fb_with_an_encoder_keeps_the_contract(encoder: str, change: dict, data:
     assert not torch.equal(model.state_dict()["left.net.0.weight"], before["left.net.0.weight"])
 
 
-@pytest.mark.parametrize("change", [{}, {"discrete": True}], ids=str)
+@pytest.mark.parametrize("change", [{}, {"discrete": True}, FLOW], ids=str)
 def test_it_resumes_bit_for_bit(offline: Pretraining, data: Dataset, tmp_path: Path, change: dict) -> None:
     entry = offline
     config = entry.config(obs_dim=2, action_dim=2, normalise_obs=True, **SMALL | change)

@@ -30,6 +30,7 @@ MAKERS = {
     "metamotivo-residual": (lambda: files.metamotivo(residual=True), None),
     "td_jepa-fb-encoder": (files.td_jepa_fb, files.KWARGS),
     "td_jepa-fb": (lambda: files.td_jepa_fb(left=False), files.KWARGS),
+    "td_jepa-fb-flow": (lambda: files.td_jepa_fb(flow=True), files.KWARGS),
     "bfm_zero": (files.bfm_zero, files.BFM_KWARGS),
 }
 
@@ -51,13 +52,18 @@ def theirs(request: pytest.FixtureRequest, tmp_path: Path) -> checkpoint.Checkpo
     return checkpoint.load(files.write(tmp_path / "theirs", config, stored, kwargs), discount=0.9)
 
 
+def quick(theirs: checkpoint.Checkpoint) -> dict[str, Any]:
+    """Settings of a short training; a flow says how strongly it is held to the data."""
+    return QUICK | ({"bc": 0.5} if theirs.model.config.noisy_actor else {})
+
+
 def test_they_learn_and_stay_whole(theirs: checkpoint.Checkpoint, tmp_path: Path) -> None:
     before = {name: value.clone() for name, value in theirs.model.state_dict().items()}
     data = drift(theirs.model.obs_dim)
-    trained = pretrain(data, "fb", start_from=theirs, out=tmp_path / "run", **QUICK)
+    trained = pretrain(data, "fb", start_from=theirs, out=tmp_path / "run", **quick(theirs))
     assert all(torch.equal(value, before[name]) for name, value in theirs.model.state_dict().items())
     after = trained.model.state_dict()
-    learned = ("forward_map.", "backward_map.", "actor.", "left.", "normaliser.")
+    learned = ("forward_map.", "backward_map.", "actor.", "vector_field.", "left.", "normaliser.")
     for name, value in after.items():
         assert torch.equal(value, before[name]) != name.startswith(learned), name
     assert trained.model.config == theirs.model.config
@@ -75,7 +81,8 @@ def test_the_loss_falls(theirs: checkpoint.Checkpoint) -> None:
     from zol.models.fb import FBConfig, FBLearner
     from zol.models.settings import settings_of
 
-    config = FBConfig(**settings_of(theirs.model.config), discount=0.9, learning_rate=3e-4)
+    settings = settings_of(theirs.model.config) | {"bc": quick(theirs).get("bc", 0.0)}
+    config = FBConfig(**settings, discount=0.9, learning_rate=3e-4)
     learner = FBLearner(theirs.model, config)
     batch = drift(theirs.model.obs_dim).sample(200, torch.Generator().manual_seed(0))
     losses = [float(learner.update(batch, torch.Generator().manual_seed(1))["loss"]) for _ in range(60)]
@@ -84,12 +91,12 @@ def test_the_loss_falls(theirs: checkpoint.Checkpoint) -> None:
 
 def test_an_interrupted_run_goes_on_exactly(theirs: checkpoint.Checkpoint, tmp_path: Path) -> None:
     data = drift(theirs.model.obs_dim)
-    whole = pretrain(data, "fb", start_from=theirs, out=tmp_path / "whole", **QUICK)
-    pretrain(data, "fb", start_from=theirs, out=tmp_path / "parts", **QUICK | {"steps": 9})
-    resumed = pretrain(data, "fb", start_from=theirs, out=tmp_path / "parts", **QUICK)
+    whole = pretrain(data, "fb", start_from=theirs, out=tmp_path / "whole", **quick(theirs))
+    pretrain(data, "fb", start_from=theirs, out=tmp_path / "parts", **quick(theirs) | {"steps": 9})
+    resumed = pretrain(data, "fb", start_from=theirs, out=tmp_path / "parts", **quick(theirs))
     assert model_hash(whole.model) == model_hash(resumed.model)
     with pytest.raises(CheckpointError, match=r"was trained with model\.start="):
-        pretrain(data, "fb", start_from=whole, out=tmp_path / "parts", **QUICK)
+        pretrain(data, "fb", start_from=whole, out=tmp_path / "parts", **quick(theirs))
 
 
 def test_a_left_encoder_belongs_to_F(tmp_path: Path) -> None:
@@ -145,7 +152,7 @@ def test_what_cannot_be_trained_further_is_one_sentence(
 
     assert "td_jepa/hilp model learns successor features" in refused("hilp", files.td_jepa_hilp)
     assert "td_jepa/td_jepa model learns successor features" in refused("jepa", files.td_jepa_jepa)
-    assert "is a flow with a noise input" in refused("flow", lambda: files.td_jepa_fb(flow=True))
+    assert "actor=flow with bc=0" in refused("flow", lambda: files.td_jepa_fb(flow=True))
     drift(files.O + 1).save(tmp_path / "wider")
     wide = refused("fb", files.metamotivo, tmp_path / "wider")
     assert (

@@ -32,6 +32,8 @@ def trained_like(**settings: Any) -> Network:
         {"normalise_obs": True},
         {"residual": True},
         {"discrete": True},
+        {"actor": "flow", "bc": 1.0, "normalise_obs": True, "embedding_layers": 3},
+        {"actor": "flow", "bc": 1.0, "residual": True},
     ],
     ids=str,
 )
@@ -58,4 +60,5 @@ def test_results_of_earlier_calls_stay_as_they_were() -> None:
 def test_only_actors_of_the_known_shape_are_rearranged() -> None:
     z = torch.randn(6, 7, generator=generator(4))
     assert isinstance(fix_latent(trained_like().actor, z), FixedLatentActor)
+    assert isinstance(fix_latent(trained_like(actor="flow", bc=1.0).actor, z), FixedLatentActor)
     assert not isinstance(fix_latent(trained_like(residual=True).actor, z), FixedLatentActor)

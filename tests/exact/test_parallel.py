@@ -30,6 +30,8 @@ CASES: dict[str, dict[str, Any]] = {  # of FB, unless a model is named
     "byol": {"model": "successor_features", "features": "byol"},
     "byol_gamma, centred": {"model": "successor_features", "features": "byol_gamma", "centred": True},
     "one encoder": {"model": "td_jepa", "symmetric": True},
+    "cloning": {"bc": 0.3, "encoder": "deep"},
+    **{f"flow of {name}": {"model": name, "actor": "flow", "bc": 0.3} for name in MODELS},
 }
 
 

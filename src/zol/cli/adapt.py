@@ -61,6 +61,7 @@ def adapt_command(words: Sequence[str]) -> Callable[..., None]:
         start_states: int = session.STARTS,
         episodes: int = 0,
         env: Annotated[str | None, tyro.conf.arg(metavar="ENV")] = None,
+        sampled: bool = False,
         seed: int = 0,
         out: Path | None = None,
         video: Path | None = None,
@@ -97,7 +98,9 @@ def adapt_command(words: Sequence[str]) -> Callable[..., None]:
             )
             tested = None
             if episodes:
-                tested = agent.evaluate(skills, episodes, env=env, seed=seed, progress=progress)
+                tested = agent.evaluate(
+                    skills, episodes, env=env, seed=seed, sampled=sampled, progress=progress
+                )
         if skills.unrewarded:
             note = f"no reward on any sampled state, left out: {', '.join(skills.unrewarded)}"
             console.print(note, soft_wrap=True)
@@ -143,6 +146,7 @@ def adapt_command(words: Sequence[str]) -> Callable[..., None]:
         episodes: test episodes per task; 0 tests nothing
         env: environment of gymnasium to test and film in instead of the checkpoint's world; its own reward
             counts there
+        sampled: draw actions from the policy in test episodes instead of taking its mean action
         seed: of test episodes and of what is random in the method
         out: folder for the latents, one JSON file per task
         video: folder for films of one episode, TASK.mp4 each (MuJoCo worlds; about 20 s per task)

@@ -6,8 +6,8 @@ and broadcast, so *tasks × start states* is one call:
 
     starts [S, D],  z [T, 1, d]  →  act [T, S, A]  →  forward [P, T, S, d]
 
-Three more things are optional, each with a default that suits every model: :class:`HasFixedLatents`,
-:class:`HasRegressors` and :class:`HasLayout`.
+Four more things are optional: :class:`HasFixedLatents`, :class:`HasRegressors` and :class:`HasLayout` have a
+default that suits every model; only a model with :class:`HasSamples` can be asked for random actions.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ from pydantic import Field
 from torch import Tensor
 
 from zol.common.config import Config, ConfigError
-from zol.common.errors import CheckpointError
+from zol.common.errors import CheckpointError, DataError
 from zol.common.files import write_bytes
 from zol.common.reading import read_json
 from zol.common.tensors import check_finite
@@ -97,6 +97,14 @@ class HasFixedLatents(Protocol):
 
 
 @runtime_checkable
+class HasSamples(Protocol):
+    """Optional: a model whose policies are distributions, from which actions can be drawn."""
+
+    def sample(self, obs: Tensor, z: Tensor, generator: torch.Generator) -> Tensor:
+        """a ~ π_z(s), ``[..., A]``, without gradients."""
+
+
+@runtime_checkable
 class HasRegressors(Protocol):
     """Optional: a model whose rewards are regressed on other features than B (successor features)."""
 
@@ -114,6 +122,17 @@ class HasLayout(Protocol):
 def policy_at(model: Model, z: Tensor) -> Callable[[Tensor], Tensor]:
     """π_z as a function of observations: the model's own prepared form if it has one, else ``act``."""
     return model.at(z) if isinstance(model, HasFixedLatents) else lambda obs: model.act(obs, z)
+
+
+def sampled_policy(
+    model: Model, z: Tensor, generator: torch.Generator
+) -> Callable[[Tensor], Tensor]:
+    """π_z as a function of observations that draws its actions."""
+    if not isinstance(model, HasSamples):
+        raise DataError(
+            f"{type(model).__name__} has no distribution of actions to draw from: act without sampling"
+        )
+    return lambda obs: model.sample(obs, z, generator)
 
 
 def regressors_of(model: Model) -> Callable[[Tensor], Tensor]:

@@ -43,7 +43,7 @@ class FBConfig(PretrainingConfig):
     """through which F and the actor see observations: one linear map to 256 numbers, or a network of two
     hidden layers to z_dim numbers, both followed by a projection onto a sphere (Bagatella et al. 2025)"""
 
-    added = frozenset({"encoder"})
+    added = PretrainingConfig.added | {"encoder"}
 
 
 SHALLOW = 256  # numbers of a shallow encoding
@@ -118,13 +118,13 @@ class FBLearner(NetworkLearner):
         B = self.run(self.model.backward_map, goals)
         z = self.training_latents(B.detach(), generator)
         terms = self.update_measure(batch, here, there, goals, B, z, generator)
-        terms |= self.update_actor(here, z, generator)
+        terms |= self.update_actor(here, z, generator, batch.action)
         self.move_targets()
         return terms
 
     def next_action(self, batch: Batch, there: View, z: Tensor, generator: torch.Generator) -> Tensor:
         """a' in the Bellman equation: what the policy of z does in s'."""
-        return self.policy_action(there, z, generator)
+        return self.policy_action(there, z, generator, target=True)
 
     def update_measure(
         self,

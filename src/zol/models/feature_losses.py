@@ -4,7 +4,7 @@ With rows (s, a, s'), future states g of the same episode, slow copies φ̄ and
 
     orth(φ) = ½ mean_{i≠j} (φ_iᵀφ_j)² − mean_i φ_iᵀφ_i,
 
-    laplacian    mean (φ(s) − φ(s'))² + 2 c_⊥ orth(φ(s'))           smooth along the data (Wu et al. 2019)
+    laplacian    mean (φ(s) − φ(s'))² + 2 c_⊥ orth(φ(s))            smooth along the data (Wu et al. 2019)
     byol         mean ‖p(φ(s), a) − φ̄(s')‖² + c_⊥ orth(φ(s))        what predicts its own next value
     byol_gamma   the same with a state a geometric number of steps later in place of s'
     hilp         distances in time: V_i(s, g) = −‖φ_i(s) − φ_i(g)‖ values goals (Park et al. 2024),
@@ -93,7 +93,7 @@ class Laplacian(FeatureLoss):
         """mean (φ(s) − φ(s'))² + c_⊥ [mean_{i≠j} (φ_iᵀφ_j)² − 2 mean_i φ_iᵀφ_i]."""
         phi, next_phi = self.phi(here), self.phi(there)
         smoothness = parallel.mean((phi - next_phi).square())
-        orthonormality = 2 * orthonormality_loss(next_phi)
+        orthonormality = 2 * orthonormality_loss(phi)
         loss = smoothness + self.config.orthonormality * orthonormality
         terms = {"smoothness": smoothness.detach(), "orthonormality": orthonormality.detach()}
         return FeatureTerms(next_phi.detach(), loss, terms)

@@ -4,7 +4,8 @@ The first layers of both towers read the same observation, and one of them also 
 
     W_s s + b_s,      W_z [s, z] + b_z = W_zs s + (W_zz z + b_z),
 
-so together they are one matrix product with a bias per latent. Between two steps of physics every kernel
+so together they are one matrix product with a bias per latent. A flow acts at noise 0, so the columns that
+read its noise drop out. Between two steps of physics every kernel
 counts: tanh(y) = 2σ(2y) − 1, because torch's sigmoid takes a third of the time of its tanh, and the layer
 that follows takes up the rest, W (2σ − 1) + b = 2W σ + (b − W 1).
 
@@ -19,7 +20,7 @@ from torch.nn import functional
 
 from zol.models.fused import EPS
 from zol.models.layers import NormTanh
-from zol.models.nets import Actor
+from zol.models.nets import Actor, NoiseConditionedActor
 
 Layer = tuple[Tensor, Tensor]  # transposed weight [in, out] and bias
 
@@ -27,10 +28,10 @@ Layer = tuple[Tensor, Tensor]  # transposed weight [in, out] and bias
 def fix_latent(actor: Actor, z: Tensor) -> Callable[[Tensor], Tensor]:
     """The actor as a function of observations ``[..., D]`` alone, for latents ``[..., d]``; no gradients.
 
-    Plain actors of the simple family are rearranged, from the weights that they have now; others are called
-    as they are.
+    Actors of the simple family are rearranged, from the weights that they have now; others are called as they
+    are.
     """
-    if type(actor) is Actor and isinstance(actor.embed_s[1], NormTanh):
+    if type(actor) in (Actor, NoiseConditionedActor) and isinstance(actor.embed_s[1], NormTanh):
         return FixedLatentActor(actor, z)
     return lambda obs: actor(obs, z)
 
@@ -42,9 +43,11 @@ class FixedLatentActor:
     def __init__(self, actor: Actor, z: Tensor) -> None:
         state, norm_s, tail_s = _open(actor.embed_s)
         both, norm_z, tail_z = _open(actor.embed_z)
-        obs_dim, rows = state.in_features, z.reshape(-1, z.shape[-1])
-        from_z = functional.linear(rows, both.weight[:, obs_dim:], both.bias)
-        self._first = torch.cat([state.weight, both.weight[:, :obs_dim]]).mT.contiguous()  # [D, 2h]
+        obs_dim, rows = both.in_features - z.shape[-1], z.reshape(-1, z.shape[-1])
+        if isinstance(actor, NoiseConditionedActor):
+            obs_dim -= actor.action_dim  # the last columns of both towers read the noise
+        from_z = functional.linear(rows, both.weight[:, obs_dim : obs_dim + z.shape[-1]], both.bias)
+        self._first = torch.cat([state.weight[:, :obs_dim], both.weight[:, :obs_dim]]).mT.contiguous()  # [D, 2h]
         self._bias = torch.cat([state.bias.expand_as(from_z), from_z], dim=-1)  # [N, 2h]
         self._scale = 2 * torch.stack([norm_s.weight, norm_z.weight])
         self._shift = 2 * torch.stack([norm_s.bias, norm_z.bias])

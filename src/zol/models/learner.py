@@ -4,8 +4,7 @@ Everything in the family trains F by temporal differences towards slow targets a
 for latents drawn from the sphere or from B of random states:
 
     z ~ uniform on the sphere, or Π(B(s'_k)) for a random row k, with probability ``goal_share``
-    a = clip(π_z(s) + clip(σ ε, ± c), ±1),  ε ~ N(0, I), the gradient passing through the clipping
-    actor:   maximise  mean_i agg_P F(s_i, a_i, z_i)ᵀ z_i
+    actor:   maximise  mean_i agg_P F(s_i, a_i, z_i)ᵀ z_i,  in the ways of zol.models.actors
     targets: θ̄ ← (1 − τ) θ̄ + τ θ
 
 A learner adds its losses, extra targets and optimisers. A left encoder, where a network has one, belongs to
@@ -24,13 +23,12 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from zol.common import parallel
-from zol.common.errors import CheckpointError
 from zol.data import Batch, BatchSpec
+from zol.models import actors
 from zol.models.architecture import NetworkConfig
 from zol.models.layers import unit
-from zol.models.losses import pessimistic
 from zol.models.network import Network
-from zol.models.optimisation import Adam, frozen, move_towards, named_state, restore_state
+from zol.models.optimisation import Adam, move_towards, named_state, restore_state
 from zol.models.parts import greedy_values
 
 View = Callable[[tuple[str, ...]], Tensor]
@@ -65,9 +63,8 @@ class NetworkLearner(ABC):
             trained.append(model.left)  # type: ignore[arg-type]
         self.forward_optimiser = self.add_optimiser("forward_optimiser", trained, config.learning_rate)
         if model.config.actor is not None:
-            self.actor_optimiser = self.add_optimiser(
-                "actor_optimiser", [model.actor], config.actor_learning_rate
-            )
+            self.actor = actors.actor_of(self)
+            self.actor_optimiser = self.actor.optimiser
 
     @staticmethod
     @abstractmethod
@@ -77,11 +74,7 @@ class NetworkLearner(ABC):
     @classmethod
     def accept(cls, network: NetworkConfig) -> None:
         """Refuse a network that this learner cannot train, saying why."""
-        if network.noisy_actor:
-            raise CheckpointError(
-                f"the actor of this {network.source} model is a flow with a noise input, which "
-                f"{cls.__name__} cannot train further: choose a checkpoint with a plain actor"
-            )
+        actors.require_trainable(network)
 
     @property
     def checked(self) -> Network:
@@ -137,7 +130,7 @@ class NetworkLearner(ABC):
     def step_all_but_the_actor(self) -> None:
         """Apply the gradients of one loss to everything but the actor, in the same order in every process."""
         for name, optimiser in self._optimisers.items():
-            if name != "actor_optimiser":
+            if name not in actors.OPTIMISERS:
                 optimiser.step_and_clear()
 
     def add_helper(self, name: str, network: nn.Module) -> nn.Module:
@@ -177,14 +170,14 @@ class NetworkLearner(ABC):
             return view(c.forward.reads)
         return self.run(self.target_left if target else self.model.left, view(c.left.reads))
 
-    def actor_input(self, view: View) -> Tensor:
-        """What the actor sees; no gradient goes back into a left encoder."""
+    def actor_input(self, view: View, *, target: bool = False) -> Tensor:
+        """What the actor sees; no gradient goes back into a left encoder. ``target``: its slow copy."""
         c = self.model.config
         assert c.actor is not None
         if not c.actor_reads_left:
             return view(c.actor.reads)
         with torch.no_grad():
-            return self.forward_input(view)
+            return self.forward_input(view, target=target)
 
     def training_latents(self, embedded: Tensor, generator: torch.Generator) -> Tensor:
         """Uniform on the sphere, or the embedding of a random next state: what π_z is trained for."""
@@ -203,6 +196,12 @@ class NetworkLearner(ABC):
         drawn = torch.randn(n, *like.shape[1:], generator=generator, device=generator.device)
         return parallel.share(drawn).to(like)
 
+    @staticmethod
+    def uniform(like: Tensor, generator: torch.Generator) -> Tensor:
+        """A number in [0, 1) for every row of ``like``, ``[N, 1]``, in the same way."""
+        n = parallel.size() * len(like)
+        return parallel.share(torch.rand(n, 1, generator=generator, device=generator.device)).to(like)
+
     def explore(self, mean: Tensor, generator: torch.Generator) -> Tensor:
         """mean + clipped noise, kept inside (−1, 1) while the gradient passes through unchanged."""
         c = self.config
@@ -210,11 +209,16 @@ class NetworkLearner(ABC):
         action = mean + noise.clamp(-c.action_noise_clip, c.action_noise_clip)
         return action + (action.clamp(-1 + 1e-6, 1 - 1e-6) - action).detach()
 
-    def policy_action(self, view: View, z: Tensor, generator: torch.Generator) -> Tensor:
-        """a ~ π_z(s) with its training noise; for discrete actions the greedy one-hot choice."""
+    def policy_action(
+        self, view: View, z: Tensor, generator: torch.Generator, *, target: bool = False
+    ) -> Tensor:
+        """a ~ π_z(s) with its training noise; for discrete actions the greedy one-hot choice.
+
+        With ``target``, as in a Bellman target, the actor sees the state through the slow encoder, if any.
+        """
         if self.model.config.discrete:
             return self.greedy_action(self.forward_input(view), z)
-        return self.explore(self.run(self.model.actor, self.actor_input(view), z), generator)
+        return self.actor.action(self.actor_input(view, target=target), z, generator)
 
     def greedy_action(self, seen: Tensor, z: Tensor) -> Tensor:
         """The one-hot action that F prefers, where F sees ``seen``."""
@@ -222,19 +226,14 @@ class NetworkLearner(ABC):
         best = greedy_values(partial(self.F, self.model.forward_map), seen, z, actions).argmax(-1)
         return functional.one_hot(best, actions).to(seen.dtype)
 
-    def update_actor(self, view: View, z: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
-        """One step of the actor up Q(s, a) = F(s, a, z)ᵀz; nothing for discrete actions, which are greedy."""
-        if self.model.config.discrete:
-            return {}
-        action = self.policy_action(view, z, generator)
-        with torch.no_grad():
-            seen = self.forward_input(view)
-        with frozen(self.model.forward_map):  # gradients for the action only, none for F's weights
-            Q = (self.F(self.model.forward_map, seen, z, action) * z).sum(-1)  # [P, N]
-        loss = -parallel.mean(pessimistic(Q, self.config.actor_pessimism))
-        loss.backward()
-        self.actor_optimiser.step_and_clear()
-        return {"actor": loss.detach()}
+    def update_actor(
+        self, view: View, z: Tensor, generator: torch.Generator, data: Tensor | None = None
+    ) -> dict[str, Tensor]:
+        """One step of the actor up Q(s, a) = F(s, a, z)ᵀz; nothing for discrete actions, which are greedy.
+
+        ``data`` are the batch's own actions, which behaviour cloning and flows need (zol.models.actors).
+        """
+        return {} if self.model.config.discrete else self.actor.update(view, z, generator, data)
 
     def scale_learning_rates(self, scale: float) -> None:
         """Use this share of the configured learning rates from now on."""

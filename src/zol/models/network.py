@@ -26,6 +26,7 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from zol.common.errors import DataError
 from zol.common.tensors import require_tensor
@@ -35,7 +36,7 @@ from zol.models.architecture import NetworkConfig, Tower
 from zol.models.base import Measure
 from zol.models.fixed_latent import fix_latent
 from zol.models.fourier import FourierFeatures
-from zol.models.layers import Normaliser, initialise, unit
+from zol.models.layers import Normaliser, broadcast, initialise, unit
 
 # Temperature of discrete policies relative to the range of Q: sharp, yet differentiable in z.
 SOFTNESS = 0.05
@@ -201,6 +202,25 @@ class Network(nn.Module):
         seen = self._actor_input(obs)
         out: Tensor = self.actor(seen, z) if noise is None else self.actor(seen, z, noise)
         return out
+
+    @torch.no_grad()
+    def sample(self, obs: Tensor, z: Tensor, generator: torch.Generator) -> Tensor:
+        """a ~ π_z(s), ``[..., A]``: a flow of fresh noise, or the mean action with the noise of training.
+
+        A plain actor's noise has the standard deviation ``action_std``, without the clip that training has,
+        as in the reference implementations; discrete actions are drawn by their probabilities, as one-hot rows.
+        """
+        if self.config.noisy_actor:
+            return self.act(obs, z, self._noise(obs, z, generator))
+        action = self.act(obs, z)
+        if self.config.discrete:
+            rows = torch.multinomial(action.flatten(0, -2), 1, generator=generator)
+            return functional.one_hot(rows.view(action.shape[:-1]), self.action_dim).to(action)
+        return (action + self.config.action_std * self._noise(obs, z, generator)).clamp(-1.0, 1.0)
+
+    def _noise(self, obs: Tensor, z: Tensor, generator: torch.Generator) -> Tensor:
+        lead = broadcast(obs[..., :1], z[..., :1])[0].shape[:-1]
+        return torch.randn(*lead, self.action_dim, generator=generator, device=generator.device).to(obs)
 
     def _actor_input(self, obs: Tensor) -> Tensor:
         c = self.config

@@ -39,10 +39,16 @@ def encoder(shape: Head, n_in: int, n_out: int) -> BackwardMap:
 
 def actor(config: NetworkConfig, shape: Tower, n_in: int) -> Actor:
     """π_z: its mean action, or a one-step flow with a noise input."""
-    sizes = {"hidden": shape.hidden, "layers": shape.layers, "embedding_layers": shape.embedding_layers}
-    if config.noisy_actor:
-        return NoiseConditionedActor(n_in, config.action_dim, config.z_dim, **sizes)
-    return Actor(n_in, config.action_dim, config.z_dim, residual=shape.residual, **sizes)
+    kind = NoiseConditionedActor if config.noisy_actor else Actor
+    return kind(
+        n_in,
+        config.action_dim,
+        config.z_dim,
+        hidden=shape.hidden,
+        layers=shape.layers,
+        embedding_layers=shape.embedding_layers,
+        residual=shape.residual,
+    )
 
 
 def vector_field(config: NetworkConfig, shape: Head, n_in: int) -> VectorField:

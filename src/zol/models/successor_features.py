@@ -181,7 +181,7 @@ class SuccessorFeaturesLearner(NetworkLearner):
         model.whitening.copy_(inverse_covariance(self.covariance.see(next_phi)))
         z = self.training_latents(next_phi @ model.whitening, generator)
         with torch.no_grad():
-            next_action = self.policy_action(there, z, generator)
+            next_action = self.policy_action(there, z, generator, target=True)
             following = pessimistic(
                 self.run(self.target_forward, self.forward_input(there, target=True), z, next_action),
                 self.pessimism,
@@ -196,7 +196,7 @@ class SuccessorFeaturesLearner(NetworkLearner):
         features = torch.zeros_like(loss) if found.loss is None else found.loss
         terms = {"loss": loss.detach(), "features": features.detach()} | dict(found.terms)
         terms |= {"successor_features": successor_features.detach()}
-        terms |= self.update_actor(here, z, generator)
+        terms |= self.update_actor(here, z, generator, batch.action)
         self.move_targets()
         return terms
 

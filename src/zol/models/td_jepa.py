@@ -24,7 +24,7 @@ from zol.data import Batch
 from zol.models.architecture import Head, NetworkConfig
 from zol.models.base import model_hash
 from zol.models.layers import initialise
-from zol.models.learner import NetworkLearner
+from zol.models.learner import NetworkLearner, View
 from zol.models.losses import orthonormality_loss, pessimistic
 from zol.models.nets import ForwardMap
 from zol.models.network import Network
@@ -157,7 +157,7 @@ class TDJEPALearner(NetworkLearner):
         z = self.training_latents(goals @ model.whitening if c.whitened_goals else goals, generator)
         gamma = c.discount * (~batch.terminated).to(phi.dtype).unsqueeze(-1)
         with torch.no_grad():
-            next_action = self._slow_action(next_phi, z, generator)
+            next_action = self._slow_action(there, next_phi, z, generator)
             later = pessimistic(self.run(self.target_forward, next_phi, z, next_action), c.pessimism)
             target = next_psi + gamma * later
         predicted = self.run(model.forward_map, phi, z, batch.action)  # [P, N, d]
@@ -175,15 +175,16 @@ class TDJEPALearner(NetworkLearner):
         self.step_all_but_the_actor()
         terms = {"loss": loss.detach(), "prediction": prediction.detach()}
         terms |= {"orthonormality": orthonormality.detach()}
-        terms |= self.update_actor(here, z, generator)
+        terms |= self.update_actor(here, z, generator, batch.action)
         self.move_targets()
         return terms
 
-    def _slow_action(self, next_phi: Tensor, z: Tensor, generator: torch.Generator) -> Tensor:
+    def _slow_action(self, there: View, next_phi: Tensor, z: Tensor, generator: torch.Generator) -> Tensor:
         """a' ~ π_z on the slow encoding; for discrete actions the greedy choice there."""
         if self.model.config.discrete:
             return self.greedy_action(next_phi, z)
-        return self.explore(self.run(self.model.actor, next_phi, z), generator)
+        seen = next_phi if self.model.config.actor_reads_left else self.actor_input(there)
+        return self.actor.action(seen, z, generator)
 
 
 MODEL = Pretraining(

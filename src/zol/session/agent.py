@@ -285,13 +285,14 @@ class Agent:
         env: Any = None,
         seed: int = 0,
         steps: int | None = None,
+        sampled: bool = False,
         progress: Progress | None = None,
     ) -> Evaluation:
         """What skills earn in the world, each by its own task, beside random actions from the same states.
 
         ``env`` is an environment of gymnasium to play in instead, or its id: ``"Pendulum-v1"``. Its own
         reward is what counts then, and the reward that each skill was asked for stands beside it; ``steps``
-        cuts its episodes short.
+        cuts its episodes short. ``sampled`` draws actions from the policies instead of taking their means.
         """
         chosen = [skills] if isinstance(skills, Skill) else list(skills)
         if not chosen:
@@ -299,7 +300,14 @@ class Agent:
         if env is not None:
             with GymEnvironment(env) as environment, shown(progress) as display:
                 return evaluate_in(
-                    environment, self.layout, chosen, episodes, seed=seed, steps=steps, progress=display
+                    environment,
+                    self.layout,
+                    chosen,
+                    episodes,
+                    seed=seed,
+                    steps=steps,
+                    sampled=sampled,
+                    progress=display,
                 )
         if self.world is None:
             raise CheckpointError(
@@ -318,6 +326,7 @@ class Agent:
                     [chosen[k].latent for k in rows],
                     tasks=[tasks[k] for k in rows],
                     policy=joint_policy([chosen[k] for k in rows]),
+                    sampled=sampled,
                     episodes=episodes,
                     # of the same seed for each group: all of them start from the same states
                     generator=torch.Generator().manual_seed(seed),

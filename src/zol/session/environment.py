@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +29,7 @@ def evaluate_in(
     *,
     seed: int,
     steps: int | None = None,
+    sampled: bool = False,
     progress: Progress | None = None,
 ) -> Evaluation:
     """Play every skill, and random actions, from the same start states."""
@@ -44,7 +46,8 @@ def evaluate_in(
         return played
 
     chance = play(environment.random_actor(seed))
-    tried = [play(skill.act) for skill in skills]
+    generator = torch.Generator().manual_seed(seed) if sampled else None
+    tried = [play(partial(skill.act, generator=generator)) for skill in skills]
     bar.finish()
     return Evaluation(
         world=environment.name,

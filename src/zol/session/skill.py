@@ -12,7 +12,7 @@ from torch import Tensor
 
 from zol.adapt import Adapted, Behaviour, estimator_of
 from zol.common.errors import DataError, unknown_name
-from zol.models.base import Latent, Model
+from zol.models.base import Latent, Model, sampled_policy
 from zol.rollout import Policy
 from zol.tasks import Task
 from zol.value.accuracy import told
@@ -35,12 +35,19 @@ class Skill:
         return self.latent.estimate
 
     @overload
-    def act(self, observation: NDArray[Any]) -> NDArray[np.float32]: ...
+    def act(
+        self, observation: NDArray[Any], generator: torch.Generator | None = None
+    ) -> NDArray[np.float32]: ...
     @overload
-    def act(self, observation: Tensor) -> Tensor: ...
+    def act(self, observation: Tensor, generator: torch.Generator | None = None) -> Tensor: ...
     @torch.no_grad()
-    def act(self, observation: NDArray[Any] | Tensor) -> NDArray[np.float32] | Tensor:
-        """Actions ``[..., A]`` in [−1, 1] for raw observations ``[..., D]``: NumPy for NumPy, or torch."""
+    def act(
+        self, observation: NDArray[Any] | Tensor, generator: torch.Generator | None = None
+    ) -> NDArray[np.float32] | Tensor:
+        """Actions ``[..., A]`` in [−1, 1] for raw observations ``[..., D]``: NumPy for NumPy, or torch.
+
+        They are the policy's mean actions (a flow's at noise 0); with a generator they are drawn from it.
+        """
         given = observation if isinstance(observation, Tensor) else torch.as_tensor(np.asarray(observation))
         if given.ndim == 0 or given.shape[-1] != self.model.obs_dim:
             raise DataError(
@@ -49,8 +56,12 @@ class Skill:
             )
         obs = given.to(self.latent.z.device, self.latent.z.dtype)
         policy = joint_policy([self])
-        if policy is None:
-            action = self.model.act(obs, self.latent.z.expand(*obs.shape[:-1], -1))
+        z = self.latent.z.expand(*obs.shape[:-1], -1)
+        if generator is not None:
+            self.single_latent()  # a choice between policies has no distribution to draw from
+            action = sampled_policy(self.model, z, generator)(obs)
+        elif policy is None:
+            action = self.model.act(obs, z)
         else:
             action = policy(obs.reshape(1, -1, obs.shape[-1])).reshape(*obs.shape[:-1], -1)
         return action if isinstance(observation, Tensor) else action.cpu().numpy()
