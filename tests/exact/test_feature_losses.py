@@ -98,6 +98,72 @@ def test_hilp_values_goals_by_distances(expectile: float) -> None:
     assert after_losses(learner, batch)["features"] == pytest.approx(expected, rel=1e-10)
 
 
+@pytest.mark.parametrize("members", [1, 2])
+def test_icvf_values_goals_under_intentions(members: int) -> None:
+    learner = learner_of(
+        "successor_features",
+        features="icvf",
+        feature_discount=0.8,
+        members=members,
+        random_goals=0.3,
+        same_goals=0.4,
+    )
+    batch, loss = rows(), learner.features  # type: ignore[attr-defined]
+    assert batch.future_obs is not None
+    batch.future_obs[:4] = batch.next_obs[:4]  # some goals are reached
+    for seed, slow in enumerate(loss.slow):
+        apart(slow, seed)
+    goals, intentions = loss.goals(batch, torch.Generator().manual_seed(2))  # the first thing that is drawn
+    assert 0 < int((goals == intentions).all(-1).sum()) < N
+
+    def value(networks: Any, s: Tensor, g: Tensor, w: Tensor) -> list[Tensor]:
+        encoder, intended, features = networks
+        x, phi = encoder(s), features(g)
+        gates = intended.T(features(w).unsqueeze(0)).reshape(members, -1)
+        return [
+            (((x * gate) @ a @ b) * gate) @ phi for gate, a, b in zip(gates, intended.A, intended.B, strict=True)
+        ]
+
+    expected, reached_some = 0.0, 0
+    for i in range(N):
+        s, following, g, w = batch.obs[i], batch.next_obs[i], goals[i], intentions[i]
+        gamma = 0.0 if bool(batch.terminated[i]) else 0.8
+        arrived, meant = torch.equal(following, g), torch.equal(following, w)
+        reached_some += arrived != meant
+        wanted = 0.0 if meant else -1 + gamma * min(value(loss.slow, following, w, w))
+        advantage = wanted - sum(value(loss.networks, s, w, w)) / members
+        weight = 0.1 if advantage < 0 else 0.9
+        after, now = value(loss.slow, following, g, w), value(loss.networks, s, g, w)
+        for later, v in zip(after, now, strict=True):
+            target = 0.0 if arrived else -1 + gamma * later
+            expected += float((weight * (target - v) ** 2).detach()) / (N * members)
+    assert reached_some  # so that mixing up the two masks would be seen
+    assert after_losses(learner, batch)["features"] == pytest.approx(expected, rel=1e-10)
+
+
+def test_rldp_predicts_from_its_own_predictions() -> None:
+    learner = learner_of("successor_features", features="rldp", orthonormality=0.3, dynamics_horizon=3)
+    assert learner.batches.path == 3
+    g = torch.Generator().manual_seed(5)
+    obs = torch.randn(N, 3, 3, generator=g, dtype=torch.float64)
+    action = torch.rand(N, 3, 2, generator=g, dtype=torch.float64)
+    length = torch.arange(N) % 3 + 1
+    batch = replace(rows(), path_obs=obs, path_action=action, path_length=length)
+    loss: Any = learner.features  # type: ignore[attr-defined]
+    apart(loss.slow, 3)
+    total, count = torch.zeros((), dtype=torch.float64), 0
+    phi = learner.model.backward_map(batch.obs)
+    for i in range(N):
+        x = phi[i]
+        for k in range(int(length[i])):
+            x = loss.predictor(x, action[i, k])
+            total, count = total + (x - loss.slow(obs[i, k])).square().sum(), count + 1
+    expected = total / count + 0.3 * orthonormality(phi)
+    assert after_losses(learner, batch)["features"] == pytest.approx(float(expected.detach()), rel=1e-10)
+    with pytest.raises(DataError, match="RLDP predicts along the steps of an episode"):
+        learner.update(rows(), torch.Generator())
+
+
 def test_hilp_takes_some_goals_from_other_rows() -> None:
     learner, batch = learner_of("hilp", random_goals=0.5), rows()
     goals = learner.features.goals(batch, torch.Generator().manual_seed(0))  # type: ignore[attr-defined]

@@ -224,3 +224,29 @@ class TestRefusals:
         empty = episodes().first(0)
         with pytest.raises(DataError, match="no transitions to draw from"):
             Sampler(empty, CPU, BatchSpec())
+
+
+def test_paths_are_the_steps_that_follow() -> None:
+    """Episodes of 1, 2 and 5 steps: a path is cut where they end, and its first step is the batch's own."""
+    lengths = [1, 2, 5]
+    steps = sum(lengths)
+    number = np.arange(steps, dtype=np.float32)[:, None]
+    truncated = np.isin(np.arange(steps), np.cumsum(lengths) - 1)
+    data = Dataset.from_arrays(number, number / 100, number + 0.5, truncated=truncated)
+    spec = BatchSpec(path=3)
+    batch = Sampler(data, torch.device("cpu"), spec).draw(spec, 64, torch.Generator().manual_seed(0))
+    assert batch.path_obs is not None
+    assert batch.path_action is not None
+    assert batch.path_length is not None
+    assert torch.equal(batch.path_obs[:, 0], batch.next_obs)
+    assert torch.equal(batch.path_action[:, 0], batch.action)
+    ends = torch.tensor([0, 2, 2, 7, 7, 7, 7, 7])
+    for row in range(64):
+        first = int(batch.obs[row])
+        length = min(3, int(ends[first]) - first + 1)
+        assert int(batch.path_length[row]) == length
+        for k in range(length):
+            torch.testing.assert_close(batch.path_action[row, k], torch.tensor([(first + k) / 100]))
+            assert float(data.transitions().next_obs[first + k]) == float(batch.path_obs[row, k])
+    with pytest.raises(ConfigError, match="path=-1"):
+        BatchSpec(path=-1)

@@ -27,6 +27,9 @@ class Batch:
     future_obs: Tensor | None = None  # s_{t+k} of the same episode, k geometric, [N, D]
     next_action: Tensor | None = None  # what the data did in s', [N, A]; zeros where the episode is over
     last: Tensor | None = None  # the episode is over in s', so that the data have no next action, [N] bool
+    path_obs: Tensor | None = None  # the states that up to H consecutive steps from obs on lead to, [N, H, D]
+    path_action: Tensor | None = None  # the actions of those steps, [N, H, A]
+    path_length: Tensor | None = None  # how many of them the episode has, [N]
     expert_obs: Tensor | None = None  # windows of W consecutive demonstrated states, [M, W, D]
     expert_next_obs: Tensor | None = None  # the states after each of them, [M, W, D]
     z: Tensor | None = None  # the latents whose policies acted, where they are known, [N, d]

@@ -11,7 +11,7 @@ need one state on the way if its offset k is drawn with probability ∝ γ^k; th
 Near the end of an episode n is what is left of it.
 
 **Future states** are s_{t+k} with Pr(k) = (1 − γ) γ^{k−1}, k ≥ 1, or the episode's last state if it ends
-before. **Expert windows** are W consecutive states of demonstrations, ⌈N/W⌉ windows per batch.
+before. **Paths** are the steps that follow, up to H of them or to the end of the episode. **Expert windows** are W consecutive states of demonstrations, ⌈N/W⌉ windows per batch.
 """
 
 import math
@@ -40,6 +40,8 @@ class BatchSpec:
     """fill ``future_obs``"""
     next_action: bool = False
     """fill ``next_action`` and ``last``"""
+    path: int = 0
+    """H: fill ``path_obs``, ``path_action`` and ``path_length`` with up to H consecutive steps from ``obs`` on"""
     continued: bool = False
     """only steps that the data go on from, or that end in a terminal state: a cut episode's last step is
     replaced by the one before it"""
@@ -49,10 +51,10 @@ class BatchSpec:
     """W: fill ``expert_obs`` and ``expert_next_obs`` with windows of this length from demonstrations"""
 
     def __post_init__(self) -> None:
-        if self.stretch < 1 or self.expert_window < 0:
+        if self.stretch < 1 or self.expert_window < 0 or self.path < 0:
             raise ConfigError(
-                f"a stretch has at least one step and a window at least none, got stretch={self.stretch}, "
-                f"expert_window={self.expert_window}"
+                f"a stretch has at least one step, a window and a path at least none, got "
+                f"stretch={self.stretch}, expert_window={self.expert_window}, path={self.path}"
             )
         if (self.stretch > 1 or self.future) and not 0 < self.discount < 1:
             raise ConfigError(f"stretches and future states need a discount in (0, 1), got {self.discount}")
@@ -105,6 +107,8 @@ class Sampler:
             batch = replace(batch, future_obs=later)
         if spec.next_action:
             batch = with_next_action(self.source, own, batch)
+        if spec.path:
+            batch = with_path(self.source, own, spec.path, batch)
         if spec.expert_window:
             batch = self._with_expert(batch, spec.expert_window, n, generator)
         return batch
@@ -166,3 +170,15 @@ def with_next_action(source: Source, steps: Tensor, batch: Batch) -> Batch:
     last = source.left(steps) == (1 if batch.length is None else batch.length)
     following = source.take(torch.where(last, steps, ahead)).action
     return replace(batch, next_action=following * ~last.unsqueeze(-1), last=last)
+
+
+def with_path(source: Source, steps: Tensor, length: int, batch: Batch) -> Batch:
+    """The batch with up to ``length`` steps from its own on; behind the end of an episode its last is repeated."""
+    left = source.left(steps)
+    taken = [source.take(steps + (left - 1).clamp(max=k)) for k in range(length)]
+    return replace(
+        batch,
+        path_obs=torch.stack([step.next_obs for step in taken], dim=1),
+        path_action=torch.stack([step.action for step in taken], dim=1),
+        path_length=left.clamp(max=length),
+    )

@@ -26,7 +26,8 @@ from zol.common.errors import CheckpointError
 from zol.data import Batch, BatchSpec
 from zol.models.architecture import NetworkConfig
 from zol.models.base import Measure, model_hash
-from zol.models.feature_losses import FEATURES, FeatureLoss, FeatureName
+from zol.models.feature_base import FeatureLoss
+from zol.models.feature_losses import FEATURES, FeatureName
 from zol.models.learner import NetworkLearner
 from zol.models.losses import pessimistic
 from zol.models.network import Network
@@ -82,13 +83,21 @@ class FeatureConfig(PretrainingConfig):
     future_discount: float = Field(default=0.99, gt=0, lt=1)
     """with which the later states are drawn that some losses look at"""
     feature_discount: float = Field(default=0.98, gt=0, lt=1)
-    """γ of the distance that HILP's features learn"""
+    """γ of the values of goals that HILP's and ICVF's features learn"""
     feature_target_rate: float = Field(default=0.005, gt=0, le=1)
     """how fast the slow copies follow that feature losses bootstrap from"""
     random_goals: float = Field(default=0.375, ge=0, le=1)
     """share of goals that are states of other episodes, for losses that have goals"""
     expectile: float = Field(default=0.5, gt=0, lt=1)
     """of HILP's value; above one half it believes the better outcomes"""
+    intention_expectile: float = Field(default=0.9, gt=0, lt=1)
+    """of ICVF's value"""
+    same_goals: float = Field(default=0.5, ge=0, le=1)
+    """share of ICVF's goals that are their intentions"""
+    dynamics_horizon: int = Field(default=5, ge=1)
+    """H: steps that RLDP predicts one after another"""
+
+    added = PretrainingConfig.added | {"intention_expectile", "same_goals", "dynamics_horizon"}
 
 
 class SuccessorFeaturesConfig(FeatureConfig):

@@ -40,7 +40,7 @@ def check_data(model: Model, dataset: Dataset, batch_size: int) -> None:
 
 def check_episodes(spec: BatchSpec, dataset: Dataset) -> None:
     """The data have episodes, if a learner looks further than one step."""
-    if (spec.future or spec.next_action) and int(dataset.lengths.max()) < 2:
+    if (spec.future or spec.next_action or spec.path > 1) and int(dataset.lengths.max()) < 2:
         raise DataError(
             "this model looks at what follows in an episode, and no episode of these data has two steps: "
             "import them with the flags that mark where episodes end (terminated, truncated)"
