@@ -76,6 +76,7 @@ def evaluate(
         raise DataError(f"{len(latents)} latents were given with {len(scored_by)} tasks: one task per latent")
     shape = (len(latents), episodes)
     everywhere = z.unsqueeze(1).expand(*shape, -1)  # [L, E, d], expanded once instead of at every step
+
     def act(states: States) -> Tensor:
         return chosen(states.obs.to(z.dtype).reshape(*shape, -1)).flatten(0, 1)
 

@@ -20,17 +20,20 @@ from zol.evidence import Evidence
 from zol.models import MODELS
 from zol.models.base import HasFixedLatents, HasLayout, HasRegressors, Learner, Model, identity, model_hash
 from zol.models.pretraining import Pretraining
+from zol.models.prior_features import PriorFeaturesLearner
 from zol.session import Agent
 from zol.testing import check_model
-from zol.train import TrainConfig, fit, pretrain, pretrain_online
+from zol.train import TrainConfig, fit, pretrain, pretrain_by_practice, pretrain_online
 from zol.worlds.donut import Donut
 
 SMALL: dict[str, Any] = {"z_dim": 6, "hidden": 16, "backward_hidden": 16}
 FLOW: dict[str, Any] = {"actor": "flow", "bc": 0.5, "flow_hidden": 16, "flow_layers": 2}
+SMALL_PRACTICE: dict[str, Any] = {"envs": 4, "episode_length": 20, "random_steps": 100, "rewards": 16}
 LOOP: dict[str, Any] = {"steps": 20, "batch_size": 32, "log_every": 10, "save_every": 10}
 
 
-OFFLINE = [name for name in MODELS if not MODELS[name].online]  # test_online.py resumes and kills the others
+# test_online.py and test_practice.py resume and kill the others.
+OFFLINE = [name for name in MODELS if not MODELS[name].online]
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +43,9 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def trained(entry: Pretraining, data: Dataset, shown: Path, out: Path | None, **more: Any) -> Agent:
-    """An agent from data, or from the donut itself beside demonstrations."""
+    """An agent from data, or from the donut itself: beside demonstrations, or by practice."""
+    if entry.online == "practice":
+        return pretrain_by_practice(entry.name, "donut", out=out, **SMALL | LOOP | SMALL_PRACTICE | more)
     if entry.online:
         return pretrain_online(entry.name, "donut", shown, out=out, **SMALL | LOOP | SMALL_ONLINE | more)
     return pretrain(data, entry.name, out=out, **SMALL | LOOP | {"dynamics_steps": 0} | more)
@@ -63,7 +68,13 @@ def data() -> Dataset:
 
 @pytest.mark.parametrize(
     "change",
-    [{}, {"discrete": True}, {"members": 1}, {"normalise_obs": True, "fourier": 2}, FLOW | {"residual": True}],
+    [
+        {},
+        {"discrete": True},
+        {"members": 1},
+        {"normalise_obs": True, "fourier": 2},
+        FLOW | {"residual": True},
+    ],
     ids=str,
 )
 def test_its_networks_keep_the_contract(entry: Pretraining, change: dict) -> None:
@@ -109,12 +120,15 @@ def test_it_resumes_bit_for_bit(offline: Pretraining, data: Dataset, tmp_path: P
 def test_autocast_keeps_weights_and_losses_in_single_precision(
     entry: Pretraining, data: Dataset, shown: Path
 ) -> None:
-    config = entry.config(obs_dim=2, action_dim=2, **SMALL)
+    prior = {"quantities": ("position:0", "position:1")} if entry.online == "practice" else {}
+    config = entry.config(obs_dim=2, action_dim=2, **SMALL | prior)
     learner = entry.learner(entry.network(config), config, autocast=torch.bfloat16)
     g = torch.Generator().manual_seed(0)
     demonstrations = Dataset.open(shown)
     batch = Sampler(data, torch.device("cpu"), learner.batches, demonstrations).draw(learner.batches, 64, g)
     batch = replace(batch, z=torch.randn(64, 6, generator=g))
+    if isinstance(learner, PriorFeaturesLearner):
+        learner.use_layout(Donut().layout)
     terms = learner.update(batch, g)
     assert {p.dtype for p in learner.model.parameters()} == {torch.float32}
     assert {term.dtype for term in terms.values()} == {torch.float32}
@@ -150,7 +164,7 @@ def test_without_a_folder_the_checkpoint_stays_in_memory(
     agent = trained(entry, data, shown, None, **{} if entry.online else {"dynamics_steps": 5})
     assert agent.facts["weights"] == model_hash(agent.model)
     assert agent.checkpoint.prompt["obs"].shape[1] == 2
-    assert (agent.dynamics is None) == entry.online
+    assert (agent.dynamics is None) == bool(entry.online)
     assert not any(p.requires_grad for p in agent.model.parameters())
 
 

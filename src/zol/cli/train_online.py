@@ -23,7 +23,12 @@ def online_command(name: str, words: Sequence[str]) -> tuple[Callable[..., None]
     found, _ = tyro.cli(
         _first_words, prog=f"zol train {name}", args=typed, return_unknown_args=True, add_help=False
     )
-    return _train(plan_online(name, **found))
+    planned = plan_online(name, **found)
+    if planned.entry.online == "practice":
+        from zol.cli.train_practice import practice_command
+
+        return practice_command(planned)
+    return _train(planned)
 
 
 def _first_words(

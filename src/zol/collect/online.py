@@ -326,6 +326,9 @@ class Online:
             tensor.copy_(state[f"now.{name}"])
         restore_generator(self.chance, state, self.recording.path)
 
+    def prompt_steps(self) -> None:
+        """The checkpoint keeps any of its steps."""
+
     def collected(self) -> Dataset:
         """The finished episodes so far."""
         return self.recording.dataset()

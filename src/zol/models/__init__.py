@@ -21,6 +21,9 @@ MODELS: "Registry[Pretraining]" = Registry(
         "fb_cpr": Entry(
             "zol.models.fb_cpr:MODEL", "FB-CPR: FB that stays near demonstrations, online in a world"
         ),
+        "prior_features": Entry(
+            "zol.models.prior_features:MODEL", "successor features of a prior over rewards, by practice"
+        ),
         "td_jepa": Entry("zol.models.td_jepa:MODEL", "TD-JEPA: encoders that predict each other's futures"),
     },
 )

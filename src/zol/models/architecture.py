@@ -26,6 +26,8 @@ class Tower(Config):
     embedding_layers: int = Field(default=2, ge=2, le=DEPTH)
     members: int = Field(default=1, ge=1, le=MEMBERS)
     residual: bool = False
+    joined: bool = False
+    """one network on everything that enters, instead of a tower for each pair of inputs"""
     reads: tuple[str, ...] = Field(default=(), strict=False, max_length=FIELDS)
     """fields of the observation that enter, in this order; none named means all"""
 

@@ -300,5 +300,5 @@ MODEL = Pretraining(
     config=FBCPRConfig,
     learner=FBCPRLearner,
     presets="zol.train.presets:fb_cpr.toml",
-    online=True,
+    online="demonstrations",
 )

@@ -85,7 +85,11 @@ class Intention(nn.Module):
 
     def __init__(self, dim: int, *, hidden: int, layers: int, members: int) -> None:
         super().__init__()
-        parts: list[nn.Module] = [*first_layer(dim, hidden, members), linear(hidden, hidden, members), nn.ReLU(inplace=True)]
+        parts: list[nn.Module] = [
+            *first_layer(dim, hidden, members),
+            linear(hidden, hidden, members),
+            nn.ReLU(inplace=True),
+        ]
         for _ in range(layers):
             parts += [linear(hidden, hidden, members), nn.ReLU(inplace=True)]
         self.T = nn.Sequential(*parts, linear(hidden, dim, members), Norm())
@@ -115,9 +119,7 @@ class ICVF(FeatureLoss):
         self.intention.initialise(generator)
         learner.add_helper("state_encoder", self.encoder)
         learner.add_helper("intention", self.intention)
-        learner.add_optimiser(
-            "intention_optimiser", [self.encoder, self.intention], c.backward_learning_rate
-        )
+        learner.add_optimiser("intention_optimiser", [self.encoder, self.intention], c.backward_learning_rate)
         self.networks = (self.encoder, self.intention, model.backward_map)
         self.slow = tuple(
             learner.add_target(f"target_{name}", network, c.feature_target_rate)

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from zol.models.layers import Norm, broadcast, embedding, flat, head, join, trunk
+from zol.models.layers import Norm, broadcast, embedding, first_layer, flat, head, join, trunk
 
 
 class ForwardMap(nn.Module):
@@ -62,6 +62,45 @@ class Actor(nn.Module):
         # The observation tower runs before broadcasting: start states shared by many latents cost once.
         both = join(self.embed_s(obs), self.embed_z(join(obs, z)))
         return torch.tanh(self.policy(both))
+
+
+class JoinedForwardMap(nn.Module):
+    """F(s, a, z) for P members as one network on [s, a, z]."""
+
+    def __init__(
+        self,
+        obs_dim: int,
+        action_dim: int,
+        z_dim: int,
+        out_dim: int,
+        *,
+        hidden: int,
+        layers: int,
+        members: int,
+    ) -> None:
+        super().__init__()
+        self.members = members
+        first = first_layer(obs_dim + action_dim + z_dim, hidden, members)
+        self.net = nn.Sequential(*first, *trunk(hidden, out_dim, layers, members, residual=False))
+
+    def forward(self, obs: Tensor, z: Tensor, action: Tensor) -> Tensor:
+        """``[..., D], [..., d], [..., A] → [P, ..., out]``."""
+        obs, z, action = broadcast(obs, z, action)
+        out: Tensor = self.net(flat(obs, action, z))
+        return out.reshape(self.members, *obs.shape[:-1], out.shape[-1])
+
+
+class JoinedActor(nn.Module):
+    """The mean action tanh(·) of π_z as one network on [s, z]."""
+
+    def __init__(self, obs_dim: int, action_dim: int, z_dim: int, *, hidden: int, layers: int) -> None:
+        super().__init__()
+        first = first_layer(obs_dim + z_dim, hidden)
+        self.net = nn.Sequential(*first, *trunk(hidden, action_dim, layers, 1, residual=False))
+
+    def forward(self, obs: Tensor, z: Tensor) -> Tensor:
+        """``[..., D], [..., d] → [..., A]``."""
+        return torch.tanh(self.net(join(obs, z)))
 
 
 class Predictor(Actor):

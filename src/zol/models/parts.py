@@ -12,13 +12,18 @@ from zol.models.nets import (
     BackwardMap,
     Discriminator,
     ForwardMap,
+    JoinedActor,
+    JoinedForwardMap,
     NoiseConditionedActor,
     VectorField,
 )
 
 
-def forward_map(config: NetworkConfig, shape: Tower, n_in: int, n_out: int) -> ForwardMap:
+def forward_map(config: NetworkConfig, shape: Tower, n_in: int, n_out: int) -> ForwardMap | JoinedForwardMap:
     """F, or a critic with one output."""
+    if shape.joined:
+        sizes = {"hidden": shape.hidden, "layers": shape.layers, "members": shape.members}
+        return JoinedForwardMap(n_in, config.action_dim, config.z_dim, n_out, **sizes)
     return ForwardMap(
         n_in,
         config.action_dim,
@@ -37,8 +42,11 @@ def encoder(shape: Head, n_in: int, n_out: int) -> BackwardMap:
     return BackwardMap(n_in, n_out, hidden=shape.hidden, layers=shape.layers, norm=shape.norm)
 
 
-def actor(config: NetworkConfig, shape: Tower, n_in: int) -> Actor:
+def actor(config: NetworkConfig, shape: Tower, n_in: int) -> Actor | JoinedActor:
     """π_z: its mean action, or a one-step flow with a noise input."""
+    if shape.joined:
+        sizes = {"hidden": shape.hidden, "layers": shape.layers}
+        return JoinedActor(n_in, config.action_dim, config.z_dim, **sizes)
     kind = NoiseConditionedActor if config.noisy_actor else Actor
     return kind(
         n_in,

@@ -7,6 +7,7 @@ presets. Command line, checkpoints, presets, learning curves and the documentati
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 
@@ -31,8 +32,9 @@ class Pretraining:
     """settings that are known to work: package and file, such as ``zol.train.presets:fb.toml``"""
     prompt: str = "correlation"
     """how a reward becomes a latent by default (zol.prompt)"""
-    online: bool = False
-    """it acts in a world while it learns, beside demonstrations (zol.train.online), and needs no data"""
+    online: Literal["", "demonstrations", "practice"] = ""
+    """it acts in a world while it learns, and needs no data: beside demonstrations (zol.train.online), or for
+    rewards of a prior (zol.train.practice)"""
 
     @property
     def metrics(self) -> Mapping[str, str]:

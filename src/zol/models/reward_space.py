@@ -11,7 +11,7 @@ that most rewards share; with α = 1 all directions count alike. The factor 1 / 
 latent vary by a quarter or so.
 
 The sample is *balanced*: states are drawn evenly from clusters of their quantities, because states that a young
-explorer rarely visits are often those that rewards ask for. When data have grown, :meth:`RewardSpace.rebuild`
+model rarely visits are often those that rewards ask for. When data have grown, :meth:`RewardSpace.rebuild`
 takes a new sample, and turns the new features so that latents of the old rewards stay where they were (an
 orthogonal Procrustes problem): policies of these latents remain what they are.
 """
@@ -27,7 +27,8 @@ from zol.models.reward_prior import WIDTH, draw_rewards, evaluate, informative
 SAMPLE = 4096  # S: states
 BASIS = 384  # K: rewards whose directions make the features
 CLUSTERS = 256
-TAILS = 0.005  # of a quantity's distribution that do not count to its range
+AT_ONCE = 16_384  # points whose distances to all centres are computed together
+TAILS = 0.001  # of a quantity's distribution that do not count to its range
 SCALE = 4.0
 
 
@@ -71,7 +72,7 @@ class RewardSpace(nn.Module):
     @torch.no_grad()
     def rebuild(self, obs: Tensor, values: Tensor, generator: torch.Generator) -> None:
         """Take a new sample from states ``[N, D]`` with quantities ``[N, Q]``, and features that suit it."""
-        low, high = torch.quantile(values, torch.tensor([TAILS, 1 - TAILS]), dim=0)
+        low, high = value_range(values)
         self.low.copy_(low)
         self.high.copy_(high)
         rows = balanced(values, low, high, SAMPLE, generator)
@@ -125,16 +126,26 @@ class RewardSpace(nn.Module):
         return found[:count]
 
 
+def value_range(values: Tensor) -> tuple[Tensor, Tensor]:
+    """The range of every quantity ``[N, Q]``, without its tails."""
+    low, high = torch.quantile(values, torch.tensor([TAILS, 1 - TAILS]), dim=0)
+    return low, high
+
+
 def balanced(values: Tensor, low: Tensor, high: Tensor, count: int, generator: torch.Generator) -> Tensor:
-    """Row numbers ``[count]`` drawn evenly from clusters of ``values [N, Q]``, found by k-means."""
-    scaled = (values - low) / (high - low).clamp_min(1e-9)
-    some = scaled[torch.randint(len(scaled), (min(len(scaled), 16_384),), generator=generator)]
+    """Row numbers ``[count]`` of states ``[N, Q]``, drawn so that every cluster of them is drawn as often."""
+    nearest = clusters((values - low) / (high - low).clamp_min(1e-9), generator)
+    weight = 1.0 / torch.bincount(nearest)[nearest]
+    return torch.multinomial(weight, count, replacement=True, generator=generator)
+
+
+def clusters(points: Tensor, generator: torch.Generator, rounds: int = 10) -> Tensor:
+    """The cluster of every point ``[N, Q]``, ``[N]``, by k-means from centres that are points."""
+    some = points[torch.randint(len(points), (min(len(points), AT_ONCE),), generator=generator)]
     centres = some[torch.randperm(len(some), generator=generator)[:CLUSTERS]].clone()
-    for _ in range(10):
+    for _ in range(rounds):
         nearest = torch.cdist(some, centres).argmin(1)
         sizes = torch.bincount(nearest, minlength=len(centres)).unsqueeze(-1)
         sums = torch.zeros_like(centres).index_add_(0, nearest, some)
         centres = torch.where(sizes > 0, sums / sizes.clamp_min(1), centres)
-    nearest = torch.cat([torch.cdist(part, centres).argmin(1) for part in scaled.split(16_384)])
-    weight = 1.0 / torch.bincount(nearest, minlength=len(centres))[nearest]
-    return torch.multinomial(weight, count, replacement=True, generator=generator)
+    return torch.cat([torch.cdist(part, centres).argmin(1) for part in points.split(AT_ONCE)])

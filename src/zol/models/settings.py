@@ -12,7 +12,7 @@ class PretrainingConfig(Config):
     """What every model of the family has: the sizes of its networks, learning rates, latents and noise."""
 
     added: ClassVar[frozenset[str]] = frozenset(
-        {"actor", "bc", "flow_hidden", "flow_layers", "flow_steps", "flow_learning_rate"}
+        {"actor", "bc", "joined", "flow_hidden", "flow_layers", "flow_steps", "flow_learning_rate"}
     )
     """settings that runs of earlier versions do not know: stored only if they differ from their default"""
     obs_dim: int = Field(gt=0)
@@ -31,6 +31,8 @@ class PretrainingConfig(Config):
     """layers of each input tower"""
     residual: bool = False
     """residual blocks instead of plain layers in F and actor"""
+    joined: bool = False
+    """F and actor are one network each on all of their inputs, without towers: half the work"""
     backward_hidden: int = Field(default=256, gt=0)
     """width of B"""
     backward_layers: int = Field(default=2, ge=0)
@@ -116,7 +118,7 @@ def plain_network(config: PretrainingConfig, source: str, **more: Any) -> Networ
         more |= {"noisy_actor": True, "vector_field": field, "actor_reads_left": False}
     tower = Tower(
         hidden=c.hidden, layers=c.hidden_layers, embedding_layers=c.embedding_layers, residual=c.residual
-    )
+    ).updated(joined=c.joined)
     return NetworkConfig(
         source=source,
         observation=(ObservedField(name="obs", size=c.obs_dim, normalised=c.normalise_obs),),
@@ -146,6 +148,7 @@ def settings_of(network: NetworkConfig) -> dict[str, Any]:
         "hidden_layers": max(1, c.forward.layers),
         "embedding_layers": c.forward.embedding_layers,
         "residual": c.forward.residual,
+        "joined": c.forward.joined,
         "members": c.forward.members,
         "backward_hidden": backward.hidden,
         "backward_layers": backward.layers,

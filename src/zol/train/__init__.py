@@ -2,6 +2,7 @@
 
 from zol.train.loop import TrainConfig, fit, prompt_sample
 from zol.train.online import pretrain_online
+from zol.train.practice import pretrain_by_practice
 from zol.train.pretraining import pretrain
 
-__all__ = ["TrainConfig", "fit", "pretrain", "pretrain_online", "prompt_sample"]
+__all__ = ["TrainConfig", "fit", "pretrain", "pretrain_by_practice", "pretrain_online", "prompt_sample"]

@@ -50,6 +50,9 @@ class Feed(Protocol):
     def collected(self) -> Dataset:
         """What there is by now."""
 
+    def prompt_steps(self) -> Tensor | None:
+        """Steps of it that the checkpoint keeps to be prompted with; None draws them uniformly."""
+
     def state_dict(self) -> dict[str, Tensor]:
         """Everything that an exact resume needs, as tensors."""
 
@@ -135,21 +138,26 @@ def fit(
         run.loop(stack.enter_context(interrupts.noticed()), on_eval, bar)
         if folder is not None and learner.checked is not None:
             with folder.saying_what_is_safe():
-                sample = prompt_sample(dataset if feed is None else feed.collected(), config.seed)
+                data = dataset if feed is None else feed.collected()
+                sample = prompt_sample(data, config.seed, steps=None if feed is None else feed.prompt_steps())
                 checkpoint.save(learner.model, folder.path, prompt=sample, facts=run.facts_of_the_model())
     return run.history
 
 
 def prompt_sample(
-    dataset: Dataset, seed: int, samples: int = 10_000, starts: int = 1024
+    dataset: Dataset, seed: int, samples: int = 10_000, starts: int = 1024, steps: Tensor | None = None
 ) -> dict[str, Tensor]:
     """What a checkpoint needs to be prompted on its own: whole transitions and start states.
 
     Rewards belong to the states that transitions lead to, so these are called "obs"; "before" are the states
-    that they begin in, which estimators that learn by TD need.
+    that they begin in, which estimators that learn by TD need. ``steps`` are those to take, if they are not
+    to be drawn uniformly.
     """
     generator = torch.Generator().manual_seed(seed)
-    batch = dataset.sample(min(len(dataset), samples), generator)
+    if steps is None:
+        batch = dataset.sample(min(len(dataset), samples), generator)
+    else:
+        batch = dataset.take(steps.numpy())
     found = {
         "obs": batch.next_obs,
         "action": batch.action,

@@ -37,6 +37,10 @@ from zol.train.tensorboard import require_tensorboard
 from zol.train.wandb import require_wandb
 from zol.worlds.base import World
 
+ONLINE = {
+    "demonstrations": "zol.train.pretrain_online(name, world, demonstrations)",
+    "practice": "zol.train.pretrain_by_practice(name, world)",
+}
 EPISODES = 10  # per task and evaluation on the command line, where the data name a world
 
 
@@ -118,8 +122,8 @@ def execute(
     """Train as planned, with these settings instead of the suggested ones."""
     if plan.entry.online:
         raise DataError(
-            f"{plan.entry.name} learns in a world beside demonstrations, not from a set of data: "
-            "zol.train.pretrain_online(name, world, demonstrations)"
+            f"{plan.entry.name} acts in a world while it learns, and is not trained on a set of data: "
+            + ONLINE[plan.entry.online]
         )
     if plan.dataset is None:
         raise DataError("there is nothing to train on: give data")

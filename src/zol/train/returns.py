@@ -8,6 +8,7 @@ actions earn, the line that a curve has to leave behind.
 from copy import deepcopy
 
 import torch
+from torch import Tensor
 
 from zol.adapt import prompted
 from zol.data import Dataset
@@ -31,8 +32,10 @@ class ReturnEvaluation:
         episodes: int,
         seed: int = 0,
         prompt: RewardPrompt = "correlation",
+        steps: Tensor | None = None,
     ) -> None:
-        sample = prompt_sample(dataset, seed)
+        """``steps`` of the data make the sample, if it is not to be drawn uniformly."""
+        sample = prompt_sample(dataset, seed, steps=steps)
         labelled = Evidence.from_sample(sample, world.layout, world.tasks, data=dataset.fingerprint())
         # unrewarded: tasks without any reward in the sample, for which no latent can be asked
         self.evidence, self.unrewarded = labelled.rewarded_tasks()
