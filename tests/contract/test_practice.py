@@ -42,8 +42,8 @@ def flags(values: dict[str, Any]) -> list[str]:
 
 
 def make(world: World, folder: Path, quantities: tuple[str, ...], **change: Any) -> tuple[Any, Practice]:
-    sizes = {"obs_dim": world.layout.obs_dim, "action_dim": world.action_dim}
-    config = PriorFeaturesConfig(**sizes, quantities=quantities, **NETWORK | PRIOR)
+    sizes: dict[str, Any] = {"obs_dim": world.layout.obs_dim, "action_dim": world.action_dim}
+    config = PriorFeaturesConfig(quantities=quantities, **sizes | NETWORK | PRIOR)
     learner = MODEL.learner(MODEL.network(config, torch.Generator().manual_seed(1)), config)
     assert isinstance(learner, PriorFeaturesLearner)
     return learner, Practice(learner, world, PracticeConfig(**ACTING | change), folder=folder, seed=0)
@@ -116,7 +116,7 @@ def train(say: Any, out: Path, steps: int = 40, save_every: int = 5) -> None:
         say("update")
         return original(self, *args)
 
-    PriorFeaturesLearner.update = talking  # type: ignore[method-assign]
+    PriorFeaturesLearner.update = talking  # type: ignore[method-assign, assignment]
     settings = ALL | {"save_every": save_every}
     pretrain_by_practice(
         "prior_features", "donut", out=out, steps=steps, episodes=1, eval_every=10, **settings

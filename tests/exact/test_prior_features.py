@@ -1,6 +1,7 @@
 """The update of successor features of a prior, against a computation row by row."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 import torch
@@ -108,7 +109,7 @@ def test_the_actor_moves_every_other_time(data: Dataset) -> None:
     for _ in range(3):
         learner.update(batch, g)
         weights.append(next(iter(learner.model.actor.parameters())).clone())
-    moved = [not torch.equal(a, b) for a, b in zip(weights, weights[1:], strict=False)]
+    moved = [not torch.equal(a, b) for a, b in pairwise(weights)]
     assert moved == [True, False, True]
 
 

@@ -92,7 +92,7 @@ def space(z_dim: int, pool: int = 64) -> RewardSpace:
 
 
 def test_features_span_the_rewards_of_the_prior() -> None:
-    """The first d principal directions: no d features of the sample do better, and unseen rewards fit, too."""
+    """The first d principal directions: no d features do better, and unseen rewards fit, too."""
     made = space(32)
     phi = made.features(made.values)
     assert float(phi.mean(0).abs().max()) < 1e-5

@@ -1,14 +1,14 @@
 """Practice: the batches of a model that learns from what its own policies do for rewards of a prior.
 
-A round is one episode in each of n environments, in which latents of the learner's pool of rewards act, with
-noise; every ``latent_steps`` steps another one takes over. Its episodes are committed to a set on disk, with the
-number of the reward that acted beside every step, and updates follow, one per ``steps_per_update`` steps, which
-draw from all rounds. The first rounds act at random.
+A round is one episode in each of n environments, in which latents of the learner's pool of rewards act,
+with noise; every ``latent_steps`` steps another one takes over. Its episodes are committed to a set on
+disk, with the number of the reward that acted beside every step, and updates follow, one per
+``steps_per_update`` steps, which draw from all rounds. The first rounds act at random.
 
-Half of the rows of a batch keep the reward that acted (``own_share``), so that a latent sees what its own policy
-leads to; the others get any reward of the pool. Whenever the set has doubled, the space of rewards is built anew
-on it. Between two rounds nothing is open but the set, so a run that was interrupted takes the very steps of one
-that was not.
+Half of the rows of a batch keep the reward that acted (``own_share``), so that a latent sees what its own
+policy leads to; the others get any reward of the pool. Whenever the set has doubled, the space of rewards
+is built anew on it. Between two rounds nothing is open but the set, so a run that was interrupted takes the
+very steps of one that was not.
 """
 
 import tempfile
@@ -114,8 +114,8 @@ class Practice:
         made_with = self.recording.provenance.get("config")
         if self.recording.writer.episodes and made_with != self.config.model_dump(mode="json"):
             raise DataError(
-                f"{self.recording.path} was begun with other settings of practice ({made_with}): continue with "
-                "the same ones, or choose another folder"
+                f"{self.recording.path} was begun with other settings of practice ({made_with}): continue "
+                "with the same ones, or choose another folder"
             )
         generator, steps = torch.Generator().manual_seed(self.seed + 1), 0
         while steps < self.config.random_steps:

@@ -268,8 +268,11 @@ class FBCPRLearner(FBLearner):
         self.critic_optimiser.step_and_clear()
         return {"critic": loss.detach(), "style_reward": parallel.mean(reward)}
 
-    def update_actor(self, view: View, z: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
+    def update_actor(
+        self, view: View, z: Tensor, generator: torch.Generator, data: Tensor | None = None
+    ) -> dict[str, Tensor]:
         """One step of the actor up Fᵀz + α c Q_D."""
+        del data  # what an actor is held to here are demonstrations
         c, model = self.config, self.model
         assert model.config.critic is not None
         action = self.policy_action(view, z, generator)

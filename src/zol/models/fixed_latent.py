@@ -20,18 +20,18 @@ from torch.nn import functional
 
 from zol.models.fused import EPS
 from zol.models.layers import NormTanh
-from zol.models.nets import Actor, NoiseConditionedActor
+from zol.models.nets import Actor, JoinedActor, NoiseConditionedActor
 
 Layer = tuple[Tensor, Tensor]  # transposed weight [in, out] and bias
 
 
-def fix_latent(actor: Actor, z: Tensor) -> Callable[[Tensor], Tensor]:
+def fix_latent(actor: Actor | JoinedActor, z: Tensor) -> Callable[[Tensor], Tensor]:
     """The actor as a function of observations ``[..., D]`` alone, for latents ``[..., d]``; no gradients.
 
     Actors of the simple family are rearranged, from the weights that they have now; others are called as they
     are.
     """
-    if type(actor) in (Actor, NoiseConditionedActor) and isinstance(actor.embed_s[1], NormTanh):
+    if isinstance(actor, Actor) and isinstance(actor.embed_s[1], NormTanh):
         return FixedLatentActor(actor, z)
     return lambda obs: actor(obs, z)
 

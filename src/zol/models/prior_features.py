@@ -17,7 +17,6 @@ from typing import Any, ClassVar
 import torch
 from pydantic import Field, field_validator
 from torch import Tensor
-from torch.nn import functional
 
 from zol.common import parallel
 from zol.common.errors import DataError, unknown_name
@@ -32,7 +31,6 @@ from zol.models.pretraining import Pretraining
 from zol.models.reward_space import RewardSpace
 from zol.models.settings import PretrainingConfig
 from zol.models.successor_features import RunningCovariance, RunningMean, centred_network
-
 
 FEATURE_ROWS = 4  # features learn from one row in so many: φ* is costly, and soon learned
 

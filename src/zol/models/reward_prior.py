@@ -41,8 +41,11 @@ class PriorShape:
     """chance that ramps are averaged instead of multiplied"""
 
 
+USUAL = PriorShape()
+
+
 def draw_rewards(
-    count: int, low: Tensor, high: Tensor, generator: torch.Generator, shape: PriorShape = PriorShape()
+    count: int, low: Tensor, high: Tensor, generator: torch.Generator, shape: PriorShape = USUAL
 ) -> Tensor:
     """``count`` rewards ``[K, WIDTH]`` over quantities whose range in the data is ``low … high`` [Q]."""
     size = (count, RAMPS)

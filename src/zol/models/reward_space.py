@@ -5,15 +5,15 @@ directions XᵀX = V Λ Vᵀ. The first d of them give features of any state,
 
     φ*(s) = (r(s) − E[r]) V_d Λ_d^{−1/2} √S · (λ_i / λ_1)^{α/2} / (4 √d),
 
-in which nearly every reward of the prior is linear, r ≈ E[r] + φ*ᵀu. A reward's latent is Π(u), the direction of
-its least-squares weights. With α = 0 the features are white, and a latent is dominated by the few directions
-that most rewards share; with α = 1 all directions count alike. The factor 1 / (4 √d) makes the reward φᵀz of a
-latent vary by a quarter or so.
+in which nearly every reward of the prior is linear, r ≈ E[r] + φ*ᵀu. A reward's latent is Π(u), the
+direction of its least-squares weights. With α = 0 the features are white, and a latent is dominated by the
+few directions that most rewards share; with α = 1 all directions count alike. The factor 1 / (4 √d) makes
+the reward φᵀz of a latent vary by a quarter or so.
 
-The sample is *balanced*: states are drawn evenly from clusters of their quantities, because states that a young
-model rarely visits are often those that rewards ask for. When data have grown, :meth:`RewardSpace.rebuild`
-takes a new sample, and turns the new features so that latents of the old rewards stay where they were (an
-orthogonal Procrustes problem): policies of these latents remain what they are.
+The sample is *balanced*: states are drawn evenly from clusters of their quantities, because states that a
+young model rarely visits are often those that rewards ask for. When data have grown,
+:meth:`RewardSpace.rebuild` takes a new sample, and turns the new features so that latents of the old rewards
+stay where they were (an orthogonal Procrustes problem): policies of these latents remain what they are.
 """
 
 import math
@@ -109,7 +109,7 @@ class RewardSpace(nn.Module):
         self.latents[:known] = self.latents_of(self.pool[:known], features)
 
     def latents_of(self, rewards: Tensor, features: Tensor) -> Tensor:
-        """Π(argmin_u E[(r − φᵀu)²]) of rewards ``[K, WIDTH]`` for centred features of the sample, ``[K, d]``."""
+        """Π(argmin_u E[(r − φᵀu)²]), ``[K, d]``, of rewards ``[K, WIDTH]`` for features of the sample."""
         phi = (features - features.mean(0)).double()
         table = evaluate(rewards, self.values).double()
         moment = phi.mT @ (table - table.mean(0)) / len(phi)  # [d, K]

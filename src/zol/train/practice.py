@@ -2,9 +2,10 @@
 
     agent = pretrain_by_practice("prior_features", "walker", out="runs/walker")
 
-The loop is the one of all models (zol.train.loop). Batches come from :class:`zol.collect.practice.Practice`, which
-acts in the world between updates and keeps everything in the run's folder as a set, ``practice``. No task of the
-world is looked at, but what comes out is not learned from a fixed set, and is labelled so.
+The loop is the one of all models (zol.train.loop). Batches come from
+:class:`zol.collect.practice.Practice`, which acts in the world between updates and keeps everything in the
+run's folder as a set, ``practice``. No task of the world is looked at, but what comes out is not learned from
+a fixed set, and is labelled so.
 """
 
 from collections.abc import Mapping
