@@ -1,8 +1,9 @@
 """Straightforward updates of the other models, as public code has them: what ours are compared with.
 
 Same networks, same mathematics and same random numbers as our learners, written with plain autograd like
-``benchmarks.reference_update``: orthonormality by N×N matrices, features and encodings computed again wherever they
-are needed, Adam and target updates as they come, and actor losses whose gradients reach weights that drop them.
+``benchmarks.reference_update``: orthonormality by N×N matrices, features and encodings computed again
+wherever they are needed, Adam and target updates as they come, and actor losses whose gradients reach weights
+that drop them.
 """
 
 from copy import deepcopy
@@ -176,7 +177,8 @@ class Jepa(Reference):
             network.load_state_dict(deepcopy(ours.state_dict()), assign=True)
             setattr(self, name, network)
         self.targets = {
-            name: deepcopy(self.parts[name][0]) for name in ("left", "forward_map", "backward_map", "predictor")
+            name: deepcopy(self.parts[name][0])
+            for name in ("left", "forward_map", "backward_map", "predictor")
         }
         rates = {"backward_map": c.backward_learning_rate, "actor": c.actor_learning_rate}
         self.optimisers = {

@@ -2,9 +2,10 @@
 
     python -m benchmarks.train_step [--json] [--repeats 9] [--threads 2]
 
-Updates: ours against ``benchmarks.reference_update`` (FB) and ``benchmarks.reference_family`` (the others), after one step of both has given the same weights.
-Each side has a process of its own and takes a few updates in a row, as in training: in one process they would
-share a memory allocator, which training sets up (zol.common.memory) and public code leaves as it is.
+Updates: ours against ``benchmarks.reference_update`` (FB) and ``benchmarks.reference_family`` (the others),
+after one step of both has given the same weights. Each side has a process of its own and takes a few updates
+in a row, as in training: in one process they would share a memory allocator, which training sets up
+(zol.common.memory) and public code leaves as it is.
 Losses: the Gram form against two N×N forms. ``published`` selects off-diagonal entries by a Boolean mask, as
 FB was first published; ``lean`` is our own N×N path (``dense_loss``), which squares everything and takes the
 diagonal off; it serves pessimistic targets. Last, where the time of an update goes.
@@ -160,7 +161,9 @@ def check_same_step(n: int, hidden: int, d: int, model: str = "fb") -> None:
     ours = {id(p): state for adam in learner.optimisers.values() for p, state in adam.optimiser.state.items()}
     for name in ("forward_map", "backward_map", "actor"):
         theirs = getattr(reference, f"{name.removesuffix('_map')}_optimiser").state
-        pairs = zip(getattr(learner.model, name).parameters(), getattr(reference, name).parameters(), strict=True)
+        pairs = zip(
+            getattr(learner.model, name).parameters(), getattr(reference, name).parameters(), strict=True
+        )
         for p, q in pairs:
             mine, plain = ours[id(p)]["exp_avg"], theirs[q]["exp_avg"]
             torch.testing.assert_close(p, q, rtol=0, atol=1e-6)

@@ -158,13 +158,15 @@ def start_rewards(model: Model, obs: Tensor, rewards: Tensor, starts: Tensor) ->
 def differences(model: Model, before: Tensor, obs: Tensor, rewards: Tensor, *, chunk: int = CHUNK) -> Tensor:
     """Latents ``[T, d]`` by least squares of rewards ``[T, N]`` on what steps change in the features.
 
-    Transitions lead from ``before`` to ``obs``, both ``[N, D]``. Rewards that no step explains, because features
-    stay as they are or the rewards are zero, are refused.
+    Transitions lead from ``before`` to ``obs``, both ``[N, D]``. Rewards that no step explains, because
+    features stay as they are or the rewards are zero, are refused.
     """
     _check(model, obs, rewards)
     _check_obs(model, before)
     if len(before) != len(obs):
-        raise DataError(f"transitions begin in {len(before)} states and lead to {len(obs)}: expected one each")
+        raise DataError(
+            f"transitions begin in {len(before)} states and lead to {len(obs)}: expected one each"
+        )
     table, exponent = ordinary_scale(rewards)
     phi, d = regressors(model), model.z_dim
     moment = torch.zeros(len(table), d, dtype=torch.float64, device=obs.device)

@@ -64,8 +64,8 @@ def evaluate(
 
     ``policy`` acts instead of π_z where a behaviour is more than one latent (:mod:`zol.adapt.gpi`); the
     latents then only name the tasks and the model. ``sampled`` draws actions from π_z, after the start states
-    and from a generator that they seed, instead of taking its mean. ``tasks`` are those of the latents, in their order; unless
-    given, they are the world's tasks of the latents' names.
+    and from a generator that they seed, instead of taking its mean. ``tasks`` are those of the latents, in
+    their order; unless given, they are the world's tasks of the latents' names.
     """
     if not latents:
         raise DataError("there are no latents to roll out")
@@ -76,6 +76,7 @@ def evaluate(
         raise DataError(f"{len(latents)} latents were given with {len(scored_by)} tasks: one task per latent")
     shape = (len(latents), episodes)
     everywhere = z.unsqueeze(1).expand(*shape, -1)  # [L, E, d], expanded once instead of at every step
+
     def act(states: States) -> Tensor:
         return chosen(states.obs.to(z.dtype).reshape(*shape, -1)).flatten(0, 1)
 

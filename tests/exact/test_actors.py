@@ -77,7 +77,9 @@ def test_behaviour_cloning_of_a_plain_actor(penalty: float) -> None:
     Q = values(model, rows.obs, z, action)
     size = float(sum(abs(float(q.detach())) for row in Q for q in row) / (2 * N))
     climb = sum((pessimistic(row, penalty) for row in Q), start=torch.zeros(())) / N
-    error = sum(float((action.detach()[i, k] - rows.action[i, k]) ** 2) for i in range(N) for k in range(A)) / (N * A)
+    error = sum(
+        float((action.detach()[i, k] - rows.action[i, k]) ** 2) for i in range(N) for k in range(A)
+    ) / (N * A)
     loss = -climb / size + 0.7 * (action - rows.action).square().sum() / (N * A)
     loss.backward()
     expected = {name: p.grad.clone() for name, p in model.actor.named_parameters()}
@@ -92,7 +94,9 @@ def spied(learner: NetworkLearner, part: str) -> Any:
     """The gradients of an optimiser's step, by the names of a network's parameters."""
     kept: dict[int, torch.Tensor] = {}
     adam = learner.optimisers[part]
-    adam.optimiser.register_step_pre_hook(lambda *_: kept.update({id(p): p.grad.clone() for p in adam.parameters}))
+    adam.optimiser.register_step_pre_hook(
+        lambda *_: kept.update({id(p): p.grad.clone() for p in adam.parameters})
+    )
     return lambda network: {name: kept[id(p)] for name, p in network.named_parameters()}
 
 
@@ -126,7 +130,10 @@ def test_the_loss_of_a_flow(settings: dict[str, Any]) -> None:
         {"actor": float(loss.detach()), "cloning": float(cloning.detach()), "flow": float(matching.detach())},
         rel=1e-12,
     )
-    for ours, theirs in ((actor(learner.model.actor), model.actor), (field(learner.model.vector_field), model.vector_field)):
+    for ours, theirs in (
+        (actor(learner.model.actor), model.actor),
+        (field(learner.model.vector_field), model.vector_field),
+    ):
         for name, parameter in theirs.named_parameters():
             torch.testing.assert_close(ours[name], parameter.grad, rtol=1e-10, atol=1e-12)
     assert all(p.grad is None for p in learner.model.forward_map.parameters())
@@ -154,7 +161,9 @@ def test_every_model_takes_a_flow_and_bootstraps_from_fresh_noise(name: str) -> 
         terms = learner.update(rows, torch.Generator().manual_seed(seed))
         assert {"actor", "cloning", "flow"} <= set(terms)
         moved = learner.model.vector_field.state_dict()
-        assert not any(torch.equal(moved[key], value) for key, value in before.items() if key.endswith("weight"))
+        assert not any(
+            torch.equal(moved[key], value) for key, value in before.items() if key.endswith("weight")
+        )
         losses.append((float(terms["loss"]), float(terms["actor"])))
     assert losses[0] == losses[1]
     assert losses[0][1] != losses[2][1]
@@ -193,7 +202,9 @@ def test_a_flow_learns_what_the_data_do_and_what_pays() -> None:
     near = (action.abs() - 0.8).abs() < 0.2
     assert float(near.float().mean()) > 0.8
     assert 0.25 < float((action > 0).float().mean()) < 0.75
-    assert torch.equal(learner.model.act(rows.obs[:5], z[:5]), learner.model.act(rows.obs[:5], z[:5], torch.zeros(5, 1)))
+    assert torch.equal(
+        learner.model.act(rows.obs[:5], z[:5]), learner.model.act(rows.obs[:5], z[:5], torch.zeros(5, 1))
+    )
 
 
 @pytest.mark.parametrize("settings", [{}, FLOW, {"discrete": True}], ids=str)
@@ -243,5 +254,5 @@ def test_bad_combinations_are_one_sentence() -> None:
     with pytest.raises(CheckpointError, match="reads encoded observations"):
         require_trainable(network.updated(actor_reads_left=True))
     learner, rows = learner_of(**FLOW), batch()
-    with pytest.raises(DataError, match="pass batch.action"):
+    with pytest.raises(DataError, match=r"pass batch\.action"):
         learner.update_actor(learner.view(rows.obs), latents(), torch.Generator())

@@ -56,11 +56,15 @@ def test_differences_are_a_regression_on_what_steps_change() -> None:
     given = problem(model)
     evidence = given.evidence
     assert evidence.before is not None
-    found = prompt.differences(model, evidence.before, evidence.obs, evidence.rewards, chunk=64)
+    found = prompt.differences(model, evidence.before, evidence.obs, evidence.rewards)
+    parts = prompt.differences(model, evidence.before, evidence.obs, evidence.rewards, chunk=64)
+    torch.testing.assert_close(parts, found, rtol=1e-4, atol=1e-5)
     with torch.no_grad():
         change = (model.regressors(evidence.obs) - model.regressors(evidence.before)).double()
     slow = torch.linalg.lstsq(change, evidence.rewards.double().mT).solution.mT
-    torch.testing.assert_close(found.double(), slow * 5**0.5 / slow.norm(dim=-1, keepdim=True), rtol=1e-3, atol=1e-3)
+    torch.testing.assert_close(
+        found.double(), slow * 5**0.5 / slow.norm(dim=-1, keepdim=True), rtol=1e-3, atol=1e-3
+    )
     assert torch.equal(solve("differences", given).found.z[0], found)
     larger = prompt.differences(model, evidence.before, evidence.obs, 2.0**90 * evidence.rewards)
     assert torch.equal(larger, found)

@@ -121,7 +121,8 @@ def test_icvf_values_goals_under_intentions(members: int) -> None:
         x, phi = encoder(s), features(g)
         gates = intended.T(features(w).unsqueeze(0)).reshape(members, -1)
         return [
-            (((x * gate) @ a @ b) * gate) @ phi for gate, a, b in zip(gates, intended.A, intended.B, strict=True)
+            (((x * gate) @ a @ b) * gate) @ phi
+            for gate, a, b in zip(gates, intended.A, intended.B, strict=True)
         ]
 
     expected, reached_some = 0.0, 0

@@ -28,8 +28,10 @@ CASES: dict[str, dict[str, Any]] = {  # of FB, unless a model is named
     "byol": {"model": "successor_features", "features": "byol"},
     "byol_gamma, centred": {"model": "successor_features", "features": "byol_gamma", "centred": True},
     "one encoder": {"model": "td_jepa", "symmetric": True},
+    "icvf": {"model": "successor_features", "features": "icvf"},
+    "rldp": {"model": "successor_features", "features": "rldp", "dynamics_horizon": 3},
     "cloning": {"bc": 0.3, "encoder": "deep"},
-    **{f"flow of {name}": {"model": name, "actor": "flow", "bc": 0.3} for name in MODELS},
+    **{f"flow of {name}": {"model": name, "actor": "flow", "bc": 0.3} for name in ("fb", "hilp", "td_jepa")},
 }
 
 
@@ -44,6 +46,15 @@ def global_batch(step: int, stretches: bool) -> list[torch.Tensor]:
     return [*columns, draw(5), torch.randint(1, 10, (BATCH,), generator=g)] if stretches else columns
 
 
+def path(step: int) -> dict[str, torch.Tensor]:
+    """Three steps that follow, for features that predict along them."""
+    g = torch.Generator().manual_seed(1_000 + step)
+    obs = torch.randn(BATCH, 3, 5, generator=g, dtype=torch.float64)
+    action = torch.rand(BATCH, 3, 2, generator=g, dtype=torch.float64)
+    length = torch.randint(1, 4, (BATCH,), generator=g)
+    return {"path_obs": obs, "path_action": action, "path_length": length}
+
+
 def train(changes: dict[str, Any]) -> dict[str, torch.Tensor]:
     """Every loss and summed gradient of every step, and the whole state after the last one."""
     changes = dict(changes)
@@ -54,8 +65,9 @@ def train(changes: dict[str, Any]) -> dict[str, torch.Tensor]:
     gradients = watch_gradients(learner)
     generator = torch.Generator().manual_seed(7)
     for step in range(STEPS):
-        columns = map(parallel.share, global_batch(step, "n_step" in changes))
-        terms = learner.update(Batch(**dict(zip(COLUMNS, columns, strict=False))), generator)
+        columns = dict(zip(COLUMNS, global_batch(step, "n_step" in changes), strict=False)) | path(step)
+        shared = {name: parallel.share(column) for name, column in columns.items()}
+        terms = learner.update(Batch(**shared), generator)
         seen |= {f"{step} {name}": value for name, value in terms.items()}
     state = {**learner.model.state_dict(), **learner.state_dict()}
     return seen | gradients | {name: value.clone() for name, value in state.items()}

@@ -4,8 +4,8 @@ HILP's policies go in directions: π_z moves so that φ changes along z (Park et
 
     r ≈ (φ(s') − φ(s))ᵀz          method ``differences``: least squares on the sampled transitions
 
-are an alternative to the regression on centred features φ(s'), which is the default of these models. Both prompts
-suit the same policies: with ψ(s, a, z) = E Σ_t γ^t φ(s_{t+1}) the differences sum to
+are an alternative to the regression on centred features φ(s'), which is the default of these models. Both
+prompts suit the same policies: with ψ(s, a, z) = E Σ_t γ^t φ(s_{t+1}) the differences sum to
 
     E Σ_t γ^t (φ(s_{t+1}) − φ(s_t))  =  (1 − γ) ψ(s, a, z) − φ(s),
 
@@ -13,9 +13,9 @@ and φ(s) does not depend on the action, so that argmax_a ψᵀz is the greedy a
 
     z_t = Π(φ(g) − φ(s_t))        method ``towards``: taken anew in every state
 
-which is a policy rather than a latent. The goal is the task's own; a task without one is given the sampled state
-with the largest reward. Both methods work with the features of any model (B itself for FB), but only distances in
-time give directions a meaning.
+which is a policy rather than a latent. The goal is the task's own; a task without one is given the sampled
+state with the largest reward. Both methods work with the features of any model (B itself for FB), but only
+distances in time give directions a meaning.
 """
 
 from dataclasses import dataclass, replace
@@ -36,8 +36,8 @@ def differences(problem: Problem, settings: NoSettings) -> Adapted:
     evidence = problem.evidence
     if evidence.before is None:
         raise DataError(
-            "differences of features need whole transitions, and this sample holds only the states they lead to: "
-            "give data (zol.load(path, data=…)), or save the checkpoint again with this version"
+            "differences of features need whole transitions, and this sample holds only the states they lead "
+            "to: give data (zol.load(path, data=…)), or save the checkpoint again with this version"
         )
     z = prompt.differences(problem.model, evidence.before, evidence.obs, evidence.rewards)
     return replace(score(problem.model, evidence, z), method="differences", configs=({},))
@@ -58,7 +58,7 @@ class Towards:
 
 
 def towards(problem: Problem, settings: NoSettings) -> Behaviour:
-    """A policy per task that always moves towards its goal; its latent is the direction from the start states."""
+    """A policy per task that always moves towards its goal; its latent is the way from the start states."""
     model, evidence = problem.model, problem.evidence
     paid_most = evidence.obs[evidence.rewards.argmax(-1)]  # [T, D]
     goals = torch.stack(

@@ -124,9 +124,7 @@ def policy_at(model: Model, z: Tensor) -> Callable[[Tensor], Tensor]:
     return model.at(z) if isinstance(model, HasFixedLatents) else lambda obs: model.act(obs, z)
 
 
-def sampled_policy(
-    model: Model, z: Tensor, generator: torch.Generator
-) -> Callable[[Tensor], Tensor]:
+def sampled_policy(model: Model, z: Tensor, generator: torch.Generator) -> Callable[[Tensor], Tensor]:
     """π_z as a function of observations that draws its actions."""
     if not isinstance(model, HasSamples):
         raise DataError(

@@ -1,12 +1,12 @@
 r"""How features of successor features are learned, by name; a loss is one class and one line of ``FEATURES``.
 
-    laplacian           mean (φ(s) − φ(s'))² + 2 c_⊥ orth(φ(s)): smooth along the data (Wu et al. 2019),
-                        orth(φ) = ½ mean_{i≠j} (φ_iᵀφ_j)² − mean_i φ_iᵀφ_i; the first mean is over dimensions, too
-    hilp, icvf          values of goals: zol.models.goal_features
-    byol, byol_gamma,
-    rldp                what predicts itself: zol.models.predicted_features
-    random              none: φ keeps its initial weights
-    identity            none: φ is the normalised observation
+laplacian           mean (φ(s) − φ(s'))² + 2 c_⊥ orth(φ(s)): smooth along the data (Wu et al. 2019),
+                    orth(φ) = ½ mean_{i≠j} (φ_iᵀφ_j)² − mean_i φ_iᵀφ_i; the first mean is over dimensions, too
+hilp, icvf          values of goals: zol.models.goal_features
+byol, byol_gamma,
+rldp                what predicts itself: zol.models.predicted_features
+random              none: φ keeps its initial weights
+identity            none: φ is the normalised observation
 """
 
 from typing import Literal

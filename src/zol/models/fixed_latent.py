@@ -47,7 +47,9 @@ class FixedLatentActor:
         if isinstance(actor, NoiseConditionedActor):
             obs_dim -= actor.action_dim  # the last columns of both towers read the noise
         from_z = functional.linear(rows, both.weight[:, obs_dim : obs_dim + z.shape[-1]], both.bias)
-        self._first = torch.cat([state.weight[:, :obs_dim], both.weight[:, :obs_dim]]).mT.contiguous()  # [D, 2h]
+        self._first = torch.cat(
+            [state.weight[:, :obs_dim], both.weight[:, :obs_dim]]
+        ).mT.contiguous()  # [D, 2h]
         self._bias = torch.cat([state.bias.expand_as(from_z), from_z], dim=-1)  # [N, 2h]
         self._scale = 2 * torch.stack([norm_s.weight, norm_z.weight])
         self._shift = 2 * torch.stack([norm_s.bias, norm_z.bias])

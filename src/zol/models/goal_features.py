@@ -1,21 +1,21 @@
 r"""Features that come from values of goals: HILP (Park et al. 2024) and ICVF (Ghosh et al. 2023).
 
-Both value reaching a goal g, a later state of the episode or a state of another one, at −1 per step until then.
+Both value reaching a goal g, a later state of the episode or a state of another one, at −1 per step till then.
 
 **HILP**: the value is a distance, V_i(s, g) = −‖φ_i(s) − φ_i(g)‖ for two networks φ_1 (the features) and φ_2,
 
     Σ_{i=1,2} mean |τ − 1[A < 0]| (r + γ m V̄_i(s', g) − V_i(s, g))²,
     r = 1[s = g] − 1,  m = 1[s ≠ g],  A = r + γ m min_i V̄_i(s', g) − mean_i V̄_i(s, g)
 
-**ICVF**: the value of reaching g while acting as somebody would who wants to reach another goal, the intention w,
+**ICVF**: the value of reaching g while acting as somebody would who wants another goal, the intention w,
 
     V_p(s, g, w) = ⟨ ((x(s) ∘ T_p(φ(w))) A_p) B_p ∘ T_p(φ(w)),  φ(g) ⟩            members p = 1 … P
     mean_{p, i} |τ − 1[A < 0]| (r_g + γ_i m_g V̄_p(s', g, w) − V_p(s, g, w))²
     r_g = 1[s' = g] − 1,  m_g = 1[s' ≠ g],  A = r_w + γ_i m_w min_p V̄_p(s', w, w) − mean_p V_p(s, w, w)
 
 with φ the features, x an encoder of the state, T a network and A, B matrices that only this loss has, and
-γ_i = γ (1 − terminated_i). A goal is its intention with probability ``same_goals``. The td_jepa repository takes
-m_w in place of m_g, which stops the bootstrap at the wrong goal, and shares x with the successor features.
+γ_i = γ (1 − terminated_i). A goal is its intention with probability ``same_goals``. The td_jepa repository
+takes m_w in place of m_g, which stops the bootstrap at the wrong goal, and shares x with the successor features.
 """
 
 from copy import deepcopy
@@ -85,7 +85,11 @@ class Intention(nn.Module):
 
     def __init__(self, dim: int, *, hidden: int, layers: int, members: int) -> None:
         super().__init__()
-        parts: list[nn.Module] = [*first_layer(dim, hidden, members), linear(hidden, hidden, members), nn.ReLU(inplace=True)]
+        parts: list[nn.Module] = [
+            *first_layer(dim, hidden, members),
+            linear(hidden, hidden, members),
+            nn.ReLU(inplace=True),
+        ]
         for _ in range(layers):
             parts += [linear(hidden, hidden, members), nn.ReLU(inplace=True)]
         self.T = nn.Sequential(*parts, linear(hidden, dim, members), Norm())
@@ -115,9 +119,7 @@ class ICVF(FeatureLoss):
         self.intention.initialise(generator)
         learner.add_helper("state_encoder", self.encoder)
         learner.add_helper("intention", self.intention)
-        learner.add_optimiser(
-            "intention_optimiser", [self.encoder, self.intention], c.backward_learning_rate
-        )
+        learner.add_optimiser("intention_optimiser", [self.encoder, self.intention], c.backward_learning_rate)
         self.networks = (self.encoder, self.intention, model.backward_map)
         self.slow = tuple(
             learner.add_target(f"target_{name}", network, c.feature_target_rate)
