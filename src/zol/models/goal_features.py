@@ -1,6 +1,6 @@
 r"""Features that come from values of goals: HILP (Park et al. 2024) and ICVF (Ghosh et al. 2023).
 
-Both value reaching a goal g, a later state of the episode or a state of another one, at −1 per step till then.
+Both value reaching a goal g, a later state of the episode or a state of another one, at −1 per step.
 
 **HILP**: the value is a distance, V_i(s, g) = −‖φ_i(s) − φ_i(g)‖ for two networks φ_1 (the features) and φ_2,
 
@@ -15,7 +15,7 @@ Both value reaching a goal g, a later state of the episode or a state of another
 
 with φ the features, x an encoder of the state, T a network and A, B matrices that only this loss has, and
 γ_i = γ (1 − terminated_i). A goal is its intention with probability ``same_goals``. The td_jepa repository
-takes m_w in place of m_g, which stops the bootstrap at the wrong goal, and shares x with the successor features.
+takes m_w in place of m_g, which stops the bootstrap at the wrong goal, and shares x with F.
 """
 
 from copy import deepcopy
