@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from zol.data import Batch
-from zol.models.fb import FBConfig
 from zol.models.layers import unit
+from zol.models.settings import PretrainingConfig
 
 
 class Dense(nn.Module):
@@ -80,26 +80,27 @@ class Policy(nn.Module):
 
 
 class Backward(nn.Module):
-    """B, two hidden layers, on the sphere of radius √d."""
+    """B, two hidden layers, on the sphere of radius √d or not."""
 
-    def __init__(self, obs: int, d: int, hidden: int) -> None:
+    def __init__(self, obs: int, d: int, hidden: int, *, sphere: bool = True) -> None:
         super().__init__()
+        self.sphere = sphere
         first = nn.Linear(obs, hidden), nn.LayerNorm(hidden), nn.Tanh()
         second = nn.Linear(hidden, hidden), nn.ReLU()
         self.net = nn.Sequential(*first, *second, nn.Linear(hidden, d))
 
     def forward(self, obs: Tensor) -> Tensor:
-        return unit(self.net(obs))
+        return unit(self.net(obs)) if self.sphere else self.net(obs)
 
 
 class Reference:
     """The whole update."""
 
-    def __init__(self, config: FBConfig, model: nn.Module) -> None:
+    def __init__(self, config: PretrainingConfig, model: nn.Module) -> None:
         """Begin with the weights of one of our models."""
         c = self.config = config
         self.forward_map = Forward(c.obs_dim, c.action_dim, c.z_dim, c.hidden, c.members)
-        self.backward_map = Backward(c.obs_dim, c.z_dim, c.backward_hidden)
+        self.backward_map = Backward(c.obs_dim, c.z_dim, c.backward_hidden, sphere=c.backward_norm)
         self.actor = Policy(c.obs_dim, c.action_dim, c.z_dim, c.hidden)
         for name in ("forward_map", "backward_map", "actor"):
             getattr(self, name).load_state_dict(deepcopy(getattr(model, name).state_dict()), assign=True)

@@ -1,10 +1,11 @@
-"""One FB update against a straightforward one of the same mathematics, and the FB loss alone.
+"""One update of every model against a straightforward one of the same mathematics, and the FB loss alone.
 
     python -m benchmarks.train_step [--json] [--repeats 9] [--threads 2]
 
-Updates: ours against ``benchmarks.reference_update``, after one step of both has given the same weights.
-Each side has a process of its own and takes a few updates in a row, as in training: in one process they would
-share a memory allocator, which training sets up (zol.common.memory) and public code leaves as it is.
+Updates: ours against ``benchmarks.reference_update`` (FB) and ``benchmarks.reference_family`` (the others),
+after one step of both has given the same weights. Each side has a process of its own and takes a few updates
+in a row, as in training: in one process they would share a memory allocator, which training sets up
+(zol.common.memory) and public code leaves as it is.
 Losses: the Gram form against two N×N forms. ``published`` selects off-diagonal entries by a Boolean mask, as
 FB was first published; ``lean`` is our own N×N path (``dense_loss``), which squares everything and takes the
 diagonal off; it serves pessimistic targets. Last, where the time of an update goes.
@@ -22,11 +23,13 @@ import torch
 from torch import Tensor
 from torch.profiler import ProfilerActivity, profile
 
+from benchmarks.reference_family import REFERENCES as FAMILY
 from benchmarks.reference_update import Reference
 from benchmarks.timing import Case, compare
 from zol.common.memory import keep_freed_memory
 from zol.data import Batch
-from zol.models.fb import FBConfig, FBLearner, fb_network
+from zol.models import MODELS
+from zol.models.learner import NetworkLearner
 from zol.models.losses import Loss, dense_loss, gram_loss, orthonormality_loss
 
 SIZES = [(1024, 256, 50), (1024, 512, 100), (1024, 1024, 50)]  # N, hidden, d
@@ -86,23 +89,26 @@ def random_batch(n: int, dtype: torch.dtype = torch.float32) -> Batch:
     g = torch.Generator().manual_seed(1)
     obs, next_obs = torch.randn(2, n, OBS, generator=g, dtype=dtype)
     action = torch.rand(n, ACTION, generator=g, dtype=dtype) * 2 - 1
-    return Batch(obs, action, next_obs, torch.rand(n, generator=g) < 0.01)
+    terminated = torch.rand(n, generator=g) < 0.01
+    later = torch.randn(n, OBS, generator=g, dtype=dtype)
+    following = torch.rand(n, ACTION, generator=g, dtype=dtype) * 2 - 1
+    return Batch(obs, action, next_obs, terminated, future_obs=later, next_action=following, last=terminated)
 
 
-def update_case(n: int, hidden: int, d: int, threads: int) -> Case:
-    check_same_step(n, hidden, d)
-    sides = [Side(side, (n, hidden, d), threads) for side in ("ours", "reference")]
-    name = f"update, N={n}, hidden={hidden}, d={d}"
+def update_case(n: int, hidden: int, d: int, threads: int, model: str = "fb") -> Case:
+    check_same_step(n, hidden, d, model)
+    sides = [Side(side, (n, hidden, d), threads, model) for side in ("ours", "reference")]
+    name = f"update of {model}, N={n}, hidden={hidden}, d={d}"
     return Case(name, "steps/min", 60 * UPDATES, sides[0].run, sides[1].run)
 
 
 class Side:
     """One side of a comparison in a process of its own, which waits to be asked for updates."""
 
-    def __init__(self, name: str, size: tuple[int, int, int], threads: int) -> None:
+    def __init__(self, name: str, size: tuple[int, int, int], threads: int, model: str) -> None:
         context = multiprocessing.get_context("spawn")
         self._here, there = context.Pipe()
-        context.Process(target=serve, args=(there, name, size, threads), daemon=True).start()
+        context.Process(target=serve, args=(there, name, size, threads, model), daemon=True).start()
         self._here.recv()  # it is ready
 
     def run(self) -> None:
@@ -110,10 +116,10 @@ class Side:
         self._here.recv()
 
 
-def serve(asked: Connection, name: str, size: tuple[int, int, int], threads: int) -> None:
+def serve(asked: Connection, name: str, size: tuple[int, int, int], threads: int, model: str) -> None:
     torch.set_num_threads(threads)
     n, hidden, d = size
-    learner, reference = both_sides(hidden, d)
+    learner, reference = both_sides(hidden, d, model=model)
     if name == "ours":
         keep_freed_memory()
     side, batch, g = learner if name == "ours" else reference, random_batch(n), torch.Generator()
@@ -126,29 +132,42 @@ def serve(asked: Connection, name: str, size: tuple[int, int, int], threads: int
             asked.send(updates)
 
 
-def both_sides(hidden: int, d: int, dtype: torch.dtype = torch.float32) -> tuple[FBLearner, Reference]:
-    config = FBConfig(obs_dim=OBS, action_dim=ACTION, z_dim=d, hidden=hidden)
-    model = fb_network(config).to(dtype)
-    return FBLearner(model, config), Reference(config, model)
+def both_sides(
+    hidden: int, d: int, dtype: torch.dtype = torch.float32, model: str = "fb"
+) -> tuple[NetworkLearner, Reference]:
+    entry = MODELS[model]
+    config = entry.config(obs_dim=OBS, action_dim=ACTION, z_dim=d, hidden=hidden)
+    network = entry.network(config).to(dtype)
+    learner = entry.learner(network, config)
+    return learner, FAMILY[model](config, network, learner) if model in FAMILY else Reference(config, network)
 
 
-def check_same_step(n: int, hidden: int, d: int) -> None:
+def check_same_step(n: int, hidden: int, d: int, model: str = "fb") -> None:
     """One step of both sides gives the same weights, and before that the same gradients.
 
     In double precision, where rounding hides nothing. Weights alone would prove little: Adam's first step is
     about ±1e-4 whatever the size of a gradient. Its first moment keeps the gradient itself.
     """
-    learner, reference = both_sides(hidden, d, torch.float64)
-    batch = random_batch(n, torch.float64)
-    for side in (learner, reference):
-        side.update(batch, torch.Generator().manual_seed(2))
-    for name in ("forward", "backward", "actor"):
-        ours = getattr(learner, f"{name}_optimiser").optimiser.state
-        theirs = getattr(reference, f"{name}_optimiser").state
-        for (p, mine), (q, plain) in zip(ours.items(), theirs.items(), strict=True):
+    torch.set_default_dtype(torch.float64)  # of running means and inverse covariances
+    try:
+        learner, reference = both_sides(hidden, d, torch.float64, model)
+        batch = random_batch(n, torch.float64)
+        # The generators draw single precision, whatever the networks compute in.
+        torch.set_default_dtype(torch.float32)
+        for side in (learner, reference):
+            side.update(batch, torch.Generator().manual_seed(2))
+    finally:
+        torch.set_default_dtype(torch.float32)
+    ours = {id(p): state for adam in learner.optimisers.values() for p, state in adam.optimiser.state.items()}
+    for name in ("forward_map", "backward_map", "actor"):
+        theirs = getattr(reference, f"{name.removesuffix('_map')}_optimiser").state
+        pairs = zip(
+            getattr(learner.model, name).parameters(), getattr(reference, name).parameters(), strict=True
+        )
+        for p, q in pairs:
+            mine, plain = ours[id(p)]["exp_avg"], theirs[q]["exp_avg"]
             torch.testing.assert_close(p, q, rtol=0, atol=1e-6)
-            scale = float(plain["exp_avg"].abs().max())
-            torch.testing.assert_close(mine["exp_avg"], plain["exp_avg"], rtol=0, atol=1e-7 * scale)
+            torch.testing.assert_close(mine, plain, rtol=0, atol=1e-7 * float(plain.abs().max()))
 
 
 def profile_update(n: int, hidden: int, d: int) -> dict[str, float]:
@@ -190,6 +209,8 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     compare([update_case(*size, options.threads) for size in SIZES], options.repeats, options.json)
+    family = [update_case(*SIZES[0], options.threads, model) for model in FAMILY]
+    compare(family, options.repeats, options.json)
     compare([loss_case(*b, name) for name in REFERENCES for b in BATCHES], options.repeats, options.json)
     for n, hidden, d in SIZES:
         shares = profile_update(n, hidden, d)

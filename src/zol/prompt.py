@@ -5,6 +5,7 @@ r"""Closed-form latents: from a reward, a goal or a motion to z, in one pass ove
     reward, least squares z = Π( argmin_z E[(r − φᵀz)²] )          ridge with λ = 0; how successor-feature
                                                                    models (HILP, TD-JEPA) are prompted
     reward, weighted      z = Π( E[softmax_N(β r) · B r] )         the high-reward states count most
+    reward, differences   z = Π( argmin_z E[(r − (φ(s') − φ(s))ᵀz)²] )   the original HILP's other convention
     goal                  z = Π( B(g) )
     towards a goal        z_t = Π( φ(g) − φ(s_t) )                 HILP: a direction, taken anew every step
     tracking              z_t = Π( mean_{k<window} B(s_{t+1+k}) )
@@ -80,9 +81,7 @@ def reward(
         moment = torch.linalg.solve(whitening, moment, left=False)
     elif how == "least_squares":  # of least norm where features are redundant: the limit λ → 0 of ridge
         moment = moment @ _pseudo_inverse(covariance)
-    z = model.project(moment.to(obs.dtype))
-    if bool(exponent.any()) and not torch.equal(z, model.project((2 * moment).to(obs.dtype))):
-        z = model.project(scaled(moment, exponent).to(obs.dtype))  # a model whose latents have a length
+    z = _projected(model, moment, exponent, obs.dtype)
     return z if rewards.ndim == 2 else z[0]
 
 
@@ -156,6 +155,34 @@ def start_rewards(model: Model, obs: Tensor, rewards: Tensor, starts: Tensor) ->
     return measure.predicted_reward(model, phi, weights, mean)
 
 
+def differences(model: Model, before: Tensor, obs: Tensor, rewards: Tensor, *, chunk: int = CHUNK) -> Tensor:
+    """Latents ``[T, d]`` by least squares of rewards ``[T, N]`` on what steps change in the features.
+
+    Transitions lead from ``before`` to ``obs``, both ``[N, D]``. Rewards that no step explains, because
+    features stay as they are or the rewards are zero, are refused.
+    """
+    _check(model, obs, rewards)
+    _check_obs(model, before)
+    if len(before) != len(obs):
+        raise DataError(
+            f"transitions begin in {len(before)} states and lead to {len(obs)}: expected one each"
+        )
+    table, exponent = ordinary_scale(rewards)
+    phi, d = regressors(model), model.z_dim
+    moment = torch.zeros(len(table), d, dtype=torch.float64, device=obs.device)
+    covariance = torch.zeros(d, d, dtype=torch.float64, device=obs.device)
+    with torch.no_grad():
+        parts = zip(before.split(chunk), obs.split(chunk), table.split(chunk, dim=1), strict=True)
+        for begin, end, values in parts:
+            change = phi(end).double() - phi(begin).double()
+            moment += values.double() @ change
+            covariance += change.mT @ change
+    weights = moment @ _pseudo_inverse(covariance)
+    if bool((weights.abs().amax(-1) == 0).any()):
+        raise DataError("a reward cannot be explained by changes of the features: use another prompt")
+    return _projected(model, weights, exponent, obs.dtype)
+
+
 def goal(model: Model, obs: Tensor) -> Tensor:
     """Latents ``[..., d]`` that reach the states ``[..., D]``."""
     _check_obs(model, obs)
@@ -222,6 +249,14 @@ def _moments(model: Model, obs: Tensor, table: Tensor, chunk: int, *, regress: b
             if regress:
                 covariance += B.mT @ B
     return moment / n, covariance / n
+
+
+def _projected(model: Model, moment: Tensor, exponent: Tensor, dtype: torch.dtype) -> Tensor:
+    """Π(z), in the unit of the rewards where latents have a length."""
+    z = model.project(moment.to(dtype))
+    if bool(exponent.any()) and not torch.equal(z, model.project((2 * moment).to(dtype))):
+        return model.project(scaled(moment, exponent).to(dtype))
+    return z
 
 
 def _pseudo_inverse(covariance: Tensor) -> Tensor:

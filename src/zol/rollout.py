@@ -64,8 +64,8 @@ def evaluate(
 
     ``policy`` acts instead of π_z where a behaviour is more than one latent (:mod:`zol.adapt.gpi`); the
     latents then only name the tasks and the model. ``sampled`` draws actions from π_z, after the start states
-    and from a generator that they seed, instead of taking its mean. ``tasks`` are those of the latents, in their order; unless
-    given, they are the world's tasks of the latents' names.
+    and from a generator that they seed, instead of taking its mean. ``tasks`` are those of the latents, in
+    their order; unless given, they are the world's tasks of the latents' names.
     """
     if not latents:
         raise DataError("there are no latents to roll out")

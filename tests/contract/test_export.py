@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from zol.common.errors import CheckpointError, DataError, ZolError
+from zol.models import MODELS
 from zol.models.base import Latent, model_hash
 from zol.models.fb import FBConfig, fb_network
 from zol.models.foreign import load_foreign
@@ -59,6 +60,30 @@ def test_free_latent(tmp_path, fb):
     (row,) = json.loads((tmp_path / "latents.json").read_text())
     assert row["task"] == "walk"
     assert torch.equal(torch.tensor(row["z"]), given.z)
+
+
+FLOW = {"actor": "flow", "bc": 0.5, "flow_hidden": 8, "flow_layers": 2}
+EXPORTED = {name: (name, {}) for name in MODELS} | {
+    f"{name} with a flow": (name, FLOW) for name in ("fb", "td_jepa")
+}
+
+
+@pytest.mark.parametrize("which", EXPORTED)
+def test_every_model_is_exported(tmp_path, which):
+    name, settings = EXPORTED[which]
+    entry = MODELS[name]
+    config = entry.config(
+        obs_dim=5, action_dim=2, z_dim=6, hidden=16, backward_hidden=16, normalise_obs=True, **settings
+    )
+    model = entry.network(config, torch.Generator().manual_seed(0)).eval()
+    model.update_statistics(3 + 2 * torch.randn(500, 5, generator=torch.Generator().manual_seed(1)))
+    export(model, tmp_path, [latent(model)])
+    generator = torch.Generator().manual_seed(2)
+    obs = 3 + 2 * torch.randn(500, 5, generator=generator)
+    z = model.project(torch.randn(500, 6, generator=generator))
+    with torch.no_grad():
+        expected = (model.act(obs, z, torch.zeros(500, 2)) if settings else model.act(obs, z)).numpy()
+    assert np.abs(run(tmp_path / "policy.onnx", obs=obs, z=z) - expected).max() < 1e-5
 
 
 def test_fixed_latents_of_a_foreign_model(tmp_path):

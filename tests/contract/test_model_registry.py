@@ -23,7 +23,7 @@ from zol.models.pretraining import Pretraining
 from zol.models.prior_features import PriorFeaturesLearner
 from zol.session import Agent
 from zol.testing import check_model
-from zol.train import TrainConfig, fit, pretrain, pretrain_by_practice, pretrain_online
+from zol.train import TrainConfig, fit, presets, pretrain, pretrain_by_practice, pretrain_online
 from zol.worlds.donut import Donut
 
 SMALL: dict[str, Any] = {"z_dim": 6, "hidden": 16, "backward_hidden": 16}
@@ -85,6 +85,19 @@ def test_its_networks_keep_the_contract(entry: Pretraining, change: dict) -> Non
     assert isinstance(model, HasRegressors)
     assert isinstance(model, HasLayout)
     check_model(model)
+
+
+def test_its_presets_are_settings_that_it_has(entry: Pretraining) -> None:
+    known = presets.read(entry.presets)
+    assert {"cpu", "paper"} <= set(known)
+    for name, table in known.items():
+        for world in [*table.get("worlds", {}), *([] if table.get("listed_worlds_only") else [None])]:
+            values = presets.settings(known, name, world)
+            loop = {key: values.pop(key) for key in list(values) if key in TrainConfig.model_fields}
+            values.pop("dynamics_steps")
+            assert TrainConfig(**loop).steps > 0
+            config = entry.config(obs_dim=5, action_dim=3, **values)
+            entry.learner.accept(entry.learner.architecture(config))
 
 
 @pytest.mark.parametrize("encoder", ["shallow", "deep"])
@@ -203,13 +216,40 @@ def test_an_unknown_model_is_answered_with_the_nearest(data: Dataset) -> None:
         pretrain(data, "laplcian")
 
 
-@pytest.mark.parametrize("name", ["hilp", "one_step_fb"])
+LOOKING_AHEAD: dict[str, dict[str, Any]] = {
+    "hilp": {},
+    "one_step_fb": {},
+    "successor_features icvf": {"features": "icvf"},
+    "successor_features rldp": {"features": "rldp"},
+    "successor_features byol_gamma": {"features": "byol_gamma"},
+}
+
+
+@pytest.mark.parametrize("name", LOOKING_AHEAD)
 def test_models_that_look_ahead_need_episodes(name: str, data: Dataset) -> None:
     steps = data.transitions()
     columns = (steps.obs.numpy(), steps.action.numpy(), steps.next_obs.numpy())
     shuffled = Dataset.from_arrays(*columns, truncated=torch.ones(len(steps), dtype=torch.bool).numpy())
     with pytest.raises(ZolError, match="no episode of these data has two steps"):
-        pretrain(shuffled, name, **SMALL | LOOP)
+        pretrain(shuffled, name.split()[0], **SMALL | LOOP | LOOKING_AHEAD[name])
+
+
+@pytest.mark.parametrize("features", ["icvf", "rldp", "byol", "byol_gamma", "random"])
+def test_successor_features_of_every_name_resume_bit_for_bit(
+    features: str, data: Dataset, tmp_path: Path
+) -> None:
+    entry = MODELS["successor_features"]
+    config = entry.config(obs_dim=2, action_dim=2, features=features, centred=True, **SMALL)
+
+    def train(steps: int, name: str) -> Learner:
+        learner = entry.learner(entry.network(config, torch.Generator().manual_seed(1)), config)
+        fit(learner, data, TrainConfig(**LOOP | {"steps": steps}), tmp_path / name)
+        return learner
+
+    whole, _, resumed = train(20, "whole"), train(10, "parts"), train(20, "parts")
+    assert model_hash(whole.model) == model_hash(resumed.model)
+    for name, value in whole.state_dict().items():
+        assert torch.equal(value, resumed.state_dict()[name]), name
 
 
 # FB is what test_bench.py is about; of its relatives one has to do in the quick suite.

@@ -99,6 +99,31 @@ def test_an_interrupted_run_goes_on_exactly(theirs: checkpoint.Checkpoint, tmp_p
         pretrain(data, "fb", start_from=whole, out=tmp_path / "parts", **quick(theirs))
 
 
+RELATIVES = {
+    "hilp": files.td_jepa_hilp,
+    "td_jepa": files.td_jepa_jepa,
+    "td_jepa symmetric": lambda: files.td_jepa_jepa(symmetric=True),
+}
+
+
+@pytest.mark.parametrize("which", RELATIVES)
+def test_successor_features_of_others_are_trained_further(which: str, tmp_path: Path) -> None:
+    config, stored = RELATIVES[which]()
+    theirs = checkpoint.load(files.write(tmp_path / "theirs", config, stored, files.KWARGS), discount=0.9)
+    rng = np.random.default_rng(0)
+    steps = 0.3 * rng.standard_normal((40, 11, files.O)).cumsum(1).astype(np.float32)
+    truncated = np.tile(np.arange(10) == 9, 40)
+    action = rng.uniform(-1, 1, (400, files.A)).astype(np.float32)
+    data = Dataset.from_arrays(
+        steps[:, :-1].reshape(-1, files.O), action, steps[:, 1:].reshape(-1, files.O), truncated=truncated
+    )
+    trained = pretrain(data, which.split()[0], start_from=theirs, out=tmp_path / "run", **QUICK)
+    assert trained.model.config == theirs.model.config
+    before, after = theirs.model.state_dict(), checkpoint.load(tmp_path / "run").model.state_dict()
+    assert all(not torch.equal(after[n], before[n]) for n in before if n.endswith("weight"))
+    check_model(trained.model)
+
+
 def test_a_left_encoder_belongs_to_F(tmp_path: Path) -> None:
     """It is trained with F's rate and has a slow target; the actor's gradient does not reach it."""
     from zol.models.fb import FBConfig, FBLearner

@@ -6,7 +6,9 @@ import os
 import random
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -16,6 +18,7 @@ from zol.collect.donut import collect
 from zol.common import files
 from zol.common.tensors import read_metadata, read_tensors
 from zol.data import Batch, Dataset
+from zol.models import MODELS
 from zol.models.fb import FBConfig, FBLearner, fb_network
 from zol.train import TrainConfig, fit
 from zol.train.run_folder import STATE, read_metrics
@@ -96,6 +99,39 @@ def test_five_hundred_steps_then_a_kill_then_five_hundred(data: Path, calm: Path
     assert read_metadata(tmp_path / "run" / STATE)["step"] == "500"
     run(train, data, tmp_path / "run", 500)
     assert_same_run(tmp_path / "run", calm)
+
+
+RELATIVES = [name for name in MODELS if name != "fb"]
+VARIANTS: dict[str, dict[str, Any]] = {
+    **{name: {} for name in RELATIVES},
+    "fb with a flow": {"actor": "flow", "bc": 0.5, "flow_hidden": 8, "flow_layers": 1},
+}
+
+
+def train_variant(say, data: Path, out: Path, name: str) -> None:
+    """Forty steps of another model, with a word at every update."""
+    entry = MODELS[name.split()[0]]
+    config = entry.config(obs_dim=2, action_dim=2, z_dim=6, hidden=16, backward_hidden=16, **VARIANTS[name])
+    learner = entry.learner(entry.network(config, torch.Generator().manual_seed(1)), config)
+    update = learner.update
+
+    def loud(batch: Batch, generator: torch.Generator) -> Mapping[str, torch.Tensor]:
+        say("update")
+        return update(batch, generator)
+
+    learner.update = loud  # type: ignore[method-assign]
+    loop = TrainConfig(steps=40, batch_size=16, log_every=5, save_every=3, anneal=0.3)
+    fit(learner, Dataset.open(data), loop, out)
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_kills_leave_no_trace_in_any_model(data: Path, tmp_path: Path, name: str) -> None:
+    run(train_variant, data, tmp_path / "calm", name)
+    for words in (1, 11, 13):
+        run(train_variant, data, tmp_path / "run", name, kill_after=0.0, words=words)
+    assert 0 < int(read_metadata(tmp_path / "run" / STATE)["step"]) < 40
+    run(train_variant, data, tmp_path / "run", name)
+    assert_same_run(tmp_path / "run", tmp_path / "calm")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks up a file's name in /proc")

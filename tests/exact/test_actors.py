@@ -254,5 +254,5 @@ def test_bad_combinations_are_one_sentence() -> None:
     with pytest.raises(CheckpointError, match="reads encoded observations"):
         require_trainable(network.updated(actor_reads_left=True))
     learner, rows = learner_of(**FLOW), batch()
-    with pytest.raises(DataError, match="pass batch.action"):
+    with pytest.raises(DataError, match=r"pass batch\.action"):
         learner.update_actor(learner.view(rows.obs), latents(), torch.Generator())

@@ -57,6 +57,16 @@ def after_losses(learner: NetworkLearner, batch: Batch) -> dict[str, float]:
     return {name: float(value) for name, value in terms.items()}
 
 
+@pytest.mark.parametrize("name", ["laplacian", "successor_features"])
+def test_laplacian_features_are_smooth_and_orthonormal(name: str) -> None:
+    learner, batch = learner_of(name, orthonormality=0.3), rows()
+    phi, following = (learner.model.backward_map(x) for x in (batch.obs, batch.next_obs))
+    expected = 2 * 0.3 * orthonormality(phi)
+    for i in range(N):
+        expected = expected + (phi[i] - following[i]).square().sum() / (N * phi.shape[1])
+    assert after_losses(learner, batch)["features"] == pytest.approx(float(expected.detach()), rel=1e-10)
+
+
 @pytest.mark.parametrize("features", ["byol", "byol_gamma"])
 def test_byol_predicts_its_own_slow_features(features: str) -> None:
     learner, batch = learner_of("successor_features", features=features, orthonormality=0.3), rows()

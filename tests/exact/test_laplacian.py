@@ -8,6 +8,7 @@ import torch
 from zol.data import Batch
 from zol.models.laplacian import MODEL, LaplacianConfig, LaplacianLearner
 from zol.models.successor_features import RunningCovariance
+from zol.worlds.tabular import four_rooms
 
 STATES, GAMMA = 5, 0.6
 
@@ -134,3 +135,25 @@ def test_the_running_covariance_begins_as_a_plain_mean() -> None:
         running.see(batch)
     everything = rows.flatten(0, 1)
     torch.testing.assert_close(running.value, everything.mT @ everything / len(everything))
+
+
+@pytest.mark.parametrize(("d", "low", "high"), [(8, 0.1, 0.4), (50, 0.95, 1.0)])
+def test_what_smooth_features_can_say(d: int, low: float, high: float) -> None:
+    """The reward of one cell, projected onto the d smoothest features of four rooms, and then solved exactly.
+
+    Few of them point to no goal, however well they are learned; half as many as there are cells point to all.
+    """
+    mdp = four_rooms().mdp
+    behaviour = mdp.transition.double().mean(1)  # uniform actions
+    rho = behaviour.mean(0)  # next states of uniform states
+    phi = torch.linalg.eigh((behaviour + behaviour.mT) / 2).eigenvectors[:, -d:]
+    covariance = (rho.unsqueeze(1) * phi).mT @ phi
+    reward = (rho.unsqueeze(1) * phi) @ torch.linalg.inv(covariance) @ phi.mT  # least squares of every goal
+    value = torch.zeros_like(reward)
+    for _ in range(300):
+        Q = torch.einsum("sat,kt->ksa", mdp.transition.double(), reward + mdp.discount * value)
+        value = Q.amax(-1)
+    goals = torch.eye(mdp.states, dtype=torch.float64)
+    greedy = torch.nn.functional.one_hot(Q.argmax(-1), mdp.actions).double()
+    share = float(mdp.value(greedy, goals).mean() / mdp.optimal_value(goals).mean())
+    assert low < share <= high + 1e-9

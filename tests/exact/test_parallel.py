@@ -13,8 +13,10 @@ from torch.multiprocessing.spawn import spawn
 from zol.common import parallel
 from zol.common.errors import DataError
 from zol.data import Batch
+from zol.fields import Layout
 from zol.models import MODELS
 from zol.models.learner import NetworkLearner
+from zol.models.prior_features import PriorFeaturesLearner
 
 SIZES: dict[str, Any] = {"obs_dim": 5, "action_dim": 2, "z_dim": 8, "hidden": 32, "backward_hidden": 32}
 BATCH, STEPS = 512, 20
@@ -26,12 +28,15 @@ CASES: dict[str, dict[str, Any]] = {  # of FB, unless a model is named
     "with q": {"q_loss": 0.1},
     "discrete": {"discrete": True},
     "stretches": {"n_step": 9, "q_loss": 0.1},
-    **{name: {"model": name} for name in MODELS if name != "fb"},
+    **{name: {"model": name} for name in MODELS if name not in ("fb", "prior_features")},
+    "prior_features": {"model": "prior_features", "quantities": ("obs:0", "obs:3"), "rewards": 32},
     "byol": {"model": "successor_features", "features": "byol"},
     "byol_gamma, centred": {"model": "successor_features", "features": "byol_gamma", "centred": True},
     "one encoder": {"model": "td_jepa", "symmetric": True},
+    "icvf": {"model": "successor_features", "features": "icvf"},
+    "rldp": {"model": "successor_features", "features": "rldp", "dynamics_horizon": 3},
     "cloning": {"bc": 0.3, "encoder": "deep"},
-    **{f"flow of {name}": {"model": name, "actor": "flow", "bc": 0.3} for name in MODELS},
+    **{f"flow of {name}": {"model": name, "actor": "flow", "bc": 0.3} for name in ("fb", "hilp", "td_jepa")},
 }
 
 
@@ -46,22 +51,42 @@ def global_batch(step: int, stretches: bool) -> list[torch.Tensor]:
     return [*columns, draw(5), torch.randint(1, 10, (BATCH,), generator=g)] if stretches else columns
 
 
+def path(step: int) -> dict[str, torch.Tensor]:
+    """Three steps that follow, for features that predict along them."""
+    g = torch.Generator().manual_seed(1_000 + step)
+    obs = torch.randn(BATCH, 3, 5, generator=g, dtype=torch.float64)
+    action = torch.rand(BATCH, 3, 2, generator=g, dtype=torch.float64)
+    length = torch.randint(1, 4, (BATCH,), generator=g)
+    return {"path_obs": obs, "path_action": action, "path_length": length}
+
+
 def train(changes: dict[str, Any]) -> dict[str, torch.Tensor]:
     """Every loss and summed gradient of every step, and the whole state after the last one."""
     changes = dict(changes)
     entry = MODELS[changes.pop("model", "fb")]
     config = entry.config(**SIZES, normalise_obs=True, **changes)
     learner = entry.learner(entry.network(config).double(), config)
+    if isinstance(learner, PriorFeaturesLearner):
+        learner.use_layout(Layout.plain(5))
+        learner.space.rebuild(*built_on(learner))
     seen: dict[str, torch.Tensor] = {}
     gradients = watch_gradients(learner)
     generator = torch.Generator().manual_seed(7)
     for step in range(STEPS):
-        columns = map(parallel.share, global_batch(step, "n_step" in changes))
-        batch = Batch(**dict(zip(COLUMNS, columns, strict=False)))
+        columns = dict(zip(COLUMNS, global_batch(step, "n_step" in changes), strict=False)) | path(step)
+        batch = Batch(**{name: parallel.share(column) for name, column in columns.items()})
         terms = learner.update(with_demonstrations(batch, step) if entry.online else batch, generator)
         seen |= {f"{step} {name}": value for name, value in terms.items()}
     state = {**learner.model.state_dict(), **learner.state_dict()}
     return seen | gradients | {name: value.clone() for name, value in state.items()}
+
+
+def built_on(learner: PriorFeaturesLearner) -> tuple[torch.Tensor, torch.Tensor, torch.Generator]:
+    """States, their quantities and a generator, for the space of rewards."""
+    g = torch.Generator().manual_seed(5)
+    states = torch.randn(2_000, 5, generator=g, dtype=torch.float64)
+    assert learner.quantities is not None
+    return states, learner.quantities(states), g
 
 
 def with_demonstrations(batch: Batch, step: int) -> Batch:

@@ -37,6 +37,12 @@ METHODS: Registry[Method[Any]] = Registry(
         "fb-centred": Entry("zol.adapt.prompts:FB_CENTRED", "plain FB with the mean reward subtracted"),
         "ridge": Entry("zol.adapt.prompts:RIDGE", "least squares r ≈ Bᵀz"),
         "weighted": Entry("zol.adapt.prompts:WEIGHTED", "z = E[softmax(10 r) B r]"),
+        "differences": Entry(
+            "zol.adapt.directions:DIFFERENCES", "least squares r ≈ (φ(s') − φ(s))ᵀz, a convention of HILP"
+        ),
+        "towards": Entry(
+            "zol.adapt.directions:TOWARDS", "z = φ(g) − φ(s) anew at every step, HILP's direction to a goal"
+        ),
         "zol": Entry("zol.adapt.zol:ZOL", "the paper's search, one setting for all tasks"),
         "zol-paper": Entry(
             "zol.adapt.zol:ZOL_PAPER",

@@ -11,7 +11,8 @@ need one state on the way if its offset k is drawn with probability ∝ γ^k; th
 Near the end of an episode n is what is left of it.
 
 **Future states** are s_{t+k} with Pr(k) = (1 − γ) γ^{k−1}, k ≥ 1, or the episode's last state if it ends
-before. **Paths** are the steps that follow, up to H of them or to the end of the episode. **Expert windows** are W consecutive states of demonstrations, ⌈N/W⌉ windows per batch.
+before. **Paths** are the steps that follow, up to H of them or to the end of the episode. **Expert windows**
+are W consecutive states of demonstrations, ⌈N/W⌉ windows per batch.
 """
 
 import math
@@ -41,7 +42,7 @@ class BatchSpec:
     next_action: bool = False
     """fill ``next_action`` and ``last``"""
     path: int = 0
-    """H: fill ``path_obs``, ``path_action`` and ``path_length`` with up to H consecutive steps from ``obs`` on"""
+    """H: fill ``path_obs``, ``path_action`` and ``path_length`` with up to H steps from ``obs`` on"""
     continued: bool = False
     """only steps that the data go on from, or that end in a terminal state: a cut episode's last step is
     replaced by the one before it"""
@@ -173,7 +174,7 @@ def with_next_action(source: Source, steps: Tensor, batch: Batch) -> Batch:
 
 
 def with_path(source: Source, steps: Tensor, length: int, batch: Batch) -> Batch:
-    """The batch with up to ``length`` steps from its own on; behind the end of an episode its last is repeated."""
+    """The batch with up to ``length`` steps from its own on; behind an episode's end its last is repeated."""
     left = source.left(steps)
     taken = [source.take(steps + (left - 1).clamp(max=k)) for k in range(length)]
     return replace(

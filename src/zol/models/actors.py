@@ -10,10 +10,11 @@ With Q(s, a) = F(s, a, z)ᵀz of each ensemble member, agg the mean over members
 
     flow     a = π_z(s, ε),  ε ~ N(0, I): one step from noise to an action (Park et al. 2025)
              L = − mean agg Q(s, a) / mean |Q(s, a)|  +  α mean (a − β(s, ε))²
-               + mean (v(s, x_t, t) − (a_data − x_0))²,   x_t = (1 − t) x_0 + t a_data,  x_0 ~ N(0, I),  t ~ U[0, 1]
+               + mean (v(s, x_t, t) − (a_data − x_0))²,
+             x_t = (1 − t) x_0 + t a_data,   x_0 ~ N(0, I),   t ~ U[0, 1]
 
-where v is a vector field that learns the data's behaviour, and β(s, ε) is where K Euler steps along it carry the
-same noise. The divisor mean |Q| is a constant, all means are over rows and columns, and β gets no gradient.
+where v is a vector field that learns the data's behaviour, and β(s, ε) is where K Euler steps along it carry
+the same noise. The divisor mean |Q| is a constant, means are over rows and columns, and β gets no gradient.
 Both networks read observations, never an encoding. At test time a flow acts at ε = 0, or is sampled.
 """
 
@@ -46,8 +47,8 @@ def require_trainable(network: NetworkConfig) -> None:
         return
     if network.vector_field is None:
         raise CheckpointError(
-            f"the actor of this {network.source} model is a flow with a noise input, and the checkpoint lacks "
-            "the vector field that it was distilled from: choose one that has it, or one with a plain actor"
+            f"the actor of this {network.source} model is a flow with a noise input, and the checkpoint "
+            "lacks the vector field that it was distilled from: choose one that has it, or with a plain actor"
         )
     if network.actor_reads_left:
         raise CheckpointError(

@@ -1,21 +1,21 @@
 r"""Features that come from values of goals: HILP (Park et al. 2024) and ICVF (Ghosh et al. 2023).
 
-Both value reaching a goal g, a later state of the episode or a state of another one, at −1 per step until then.
+Both value reaching a goal g, a later state of the episode or a state of another one, at −1 per step.
 
 **HILP**: the value is a distance, V_i(s, g) = −‖φ_i(s) − φ_i(g)‖ for two networks φ_1 (the features) and φ_2,
 
     Σ_{i=1,2} mean |τ − 1[A < 0]| (r + γ m V̄_i(s', g) − V_i(s, g))²,
     r = 1[s = g] − 1,  m = 1[s ≠ g],  A = r + γ m min_i V̄_i(s', g) − mean_i V̄_i(s, g)
 
-**ICVF**: the value of reaching g while acting as somebody would who wants to reach another goal, the intention w,
+**ICVF**: the value of reaching g while acting as somebody would who wants another goal, the intention w,
 
     V_p(s, g, w) = ⟨ ((x(s) ∘ T_p(φ(w))) A_p) B_p ∘ T_p(φ(w)),  φ(g) ⟩            members p = 1 … P
     mean_{p, i} |τ − 1[A < 0]| (r_g + γ_i m_g V̄_p(s', g, w) − V_p(s, g, w))²
     r_g = 1[s' = g] − 1,  m_g = 1[s' ≠ g],  A = r_w + γ_i m_w min_p V̄_p(s', w, w) − mean_p V_p(s, w, w)
 
 with φ the features, x an encoder of the state, T a network and A, B matrices that only this loss has, and
-γ_i = γ (1 − terminated_i). A goal is its intention with probability ``same_goals``. The td_jepa repository takes
-m_w in place of m_g, which stops the bootstrap at the wrong goal, and shares x with the successor features.
+γ_i = γ (1 − terminated_i). A goal is its intention with probability ``same_goals``. The td_jepa repository
+takes m_w in place of m_g, which stops the bootstrap at the wrong goal, and shares x with F.
 """
 
 from copy import deepcopy
@@ -63,21 +63,24 @@ class HILP(FeatureLoss):
         goal_view = self.learner.view(goal)
         reached = (batch.obs == goal).all(-1)
         with torch.no_grad():
-            after = torch.stack([self.value(there, goal_view, slow) for slow in self.slow])  # V̄(s', g)
-            before = torch.stack([self.value(here, goal_view, slow) for slow in self.slow])
+            goals = [self.phi(goal_view, slow) for slow in self.slow]
+            after = self.values(there, goals, self.slow)  # V̄(s', g), [2, N]
+            before = self.values(here, goals, self.slow)
             reached = reached.to(after.dtype)
             target = reached - 1 + c.feature_discount * (1 - reached) * after  # [2, N]
             advantage = target.amin(0) - before.mean(0)
             weight = (c.expectile - (advantage < 0).to(after.dtype)).abs()
             next_phi = self.phi(there)
-        value = torch.stack([self.value(here, goal_view, network) for network in self.networks])
+        value = self.values(here, [self.phi(goal_view, network) for network in self.networks], self.networks)
         loss = 2 * parallel.mean(weight * (target - value).square())  # a mean over rows, a sum over networks
         return FeatureTerms(next_phi, loss, {"distance": -parallel.mean(value.detach())})
 
-    def value(self, view: View, goal: View, network: nn.Module) -> Tensor:
-        """−√max(‖φ(s) − φ(g)‖², 10⁻⁶), ``[N]``."""
-        apart = (self.phi(view, network) - self.phi(goal, network)).square().sum(-1)
-        return -apart.clamp_min(NEAREST).sqrt()
+    def values(self, view: View, goals: list[Tensor], networks: tuple[nn.Module, ...]) -> Tensor:
+        """−√max(‖φ_i(s) − φ_i(g)‖², 10⁻⁶) of every network, ``[2, N]``, for the goals' features."""
+        apart = [
+            (self.phi(view, network) - g).square().sum(-1) for network, g in zip(networks, goals, strict=True)
+        ]
+        return -torch.stack(apart).clamp_min(NEAREST).sqrt()
 
 
 class Intention(nn.Module):
@@ -148,22 +151,24 @@ class ICVF(FeatureLoss):
         g, w = self.learner.view(goal), self.learner.view(intention)
         with torch.no_grad():
             arrived, meant = ((batch.next_obs == x).all(-1) for x in (goal, intention))
-            after = self.value(there, g, w, self.slow)  # V̄(s', g, w), [P, N]
+            after, wanted = self.values(there, g, w, self.slow)  # V̄(s', g, w) and V̄(s', w, w), [P, N]
             gamma = c.feature_discount * (~batch.terminated).to(after.dtype)
             target = _backup(arrived, gamma, after)
-            wanted = self.value(there, w, w, self.slow).amin(0)
-            advantage = _backup(meant, gamma, wanted) - self.value(here, w, w, self.networks).mean(0)
-            weight = (c.intention_expectile - (advantage < 0).to(after.dtype)).abs()
             next_phi = self.phi(there)
-        value = self.value(here, g, w, self.networks)
+        value, own = self.values(here, g, w, self.networks)
+        advantage = _backup(meant, gamma, wanted.amin(0)) - own.detach().mean(0)
+        weight = (c.intention_expectile - (advantage < 0).to(after.dtype)).abs()
         loss = parallel.mean(weight * (target - value).square())
         return FeatureTerms(next_phi, loss, {"value": parallel.mean(value.detach())})
 
-    def value(self, state: View, goal: View, intention: View, networks: tuple[nn.Module, ...]) -> Tensor:
-        """V(s, g, w) of every member, ``[P, N]``."""
+    def values(
+        self, state: View, goal: View, intention: View, networks: tuple[nn.Module, ...]
+    ) -> tuple[Tensor, Tensor]:
+        """V(s, g, w) and V(s, w, w) of every member, ``[P, N]``."""
         encoder, intended, features = networks
         x, w = self.phi(state, encoder), self.phi(intention, features)
-        return (self.learner.run(intended, x, w) * self.phi(goal, features)).sum(-1)
+        left = self.learner.run(intended, x, w)
+        return (left * self.phi(goal, features)).sum(-1), (left * w).sum(-1)
 
 
 def _backup(reached: Tensor, gamma: Tensor, after: Tensor) -> Tensor:

@@ -2,9 +2,9 @@ r"""HILP: successor features of features whose distances are numbers of steps (P
 
     ‖φ(s) − φ(g)‖  ≈  steps from s to g, discounted: −V*(s, g) of the goal-conditioned problem with reward −1
 
-by the loss ``hilp`` of zol.models.feature_losses. Two conventions of prompting exist: the td_jepa repository
-regresses rewards on the centred features φ(s'), which is what this model does; the original regresses them on
-differences φ(s') − φ(s), which are no features of one state.
+by the loss ``hilp`` of zol.models.goal_features. Rewards are regressed on the centred features φ(s'), as in
+the td_jepa repository, but with a little ridge; the other conventions, regression on differences φ(s') − φ(s)
+and the direction to a goal, are methods of their own (zol.adapt.directions).
 """
 
 from collections.abc import Mapping
@@ -53,5 +53,5 @@ MODEL = Pretraining(
     config=HILPConfig,
     learner=HILPLearner,
     presets="zol.train.presets:hilp.toml",
-    prompt="least_squares",
+    prompt="ridge",  # distances of a plane need few dimensions: without λ the others' noise decides
 )

@@ -208,7 +208,7 @@ class Network(nn.Module):
         """a ~ π_z(s), ``[..., A]``: a flow of fresh noise, or the mean action with the noise of training.
 
         A plain actor's noise has the standard deviation ``action_std``, without the clip that training has,
-        as in the reference implementations; discrete actions are drawn by their probabilities, as one-hot rows.
+        as in the reference implementations; discrete actions are one-hot rows drawn by their probabilities.
         """
         if self.config.noisy_actor:
             return self.act(obs, z, self._noise(obs, z, generator))

@@ -1,6 +1,6 @@
 r"""Features that predict themselves: BYOL (Grill et al. 2020), BYOL-γ, and latent dynamics (RLDP).
 
-With a predictor p that only the loss has, slow copies φ̄ and orth(φ) = ½ mean_{i≠j} (φ_iᵀφ_j)² − mean_i φ_iᵀφ_i,
+With a predictor p that only the loss has, slow copies φ̄, orth(φ) = ½ mean_{i≠j} (φ_iᵀφ_j)² − mean_i φ_iᵀφ_i,
 
     byol         mean ‖p(φ(s), a) − φ̄(s')‖² + c_⊥ orth(φ(s))        what predicts its own next value
     byol_gamma   the same with a state a geometric number of steps later in place of s'
@@ -83,8 +83,8 @@ class RLDP(BYOL):
         """The mean squared error along the path."""
         if batch.path_obs is None or batch.path_action is None or batch.path_length is None:
             raise DataError(
-                "RLDP predicts along the steps of an episode, and this batch has none: draw it by the learner's "
-                "own BatchSpec, from data with episodes"
+                "RLDP predicts along the steps of an episode, and this batch has none: draw it by the "
+                "learner's own BatchSpec, from data with episodes"
             )
         total, count = phi.new_zeros(()), phi.new_zeros(())
         for k in range(batch.path_obs.shape[1]):

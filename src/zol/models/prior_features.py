@@ -165,7 +165,7 @@ class PriorFeaturesLearner(NetworkLearner):
         z, n = batch.z, batch.path_length
         last = batch.path_obs[torch.arange(len(n), device=n.device), n - 1]
         here, there = self.view(batch.obs), self.view(last)
-        some = batch.next_obs[: -(-len(z) // FEATURE_ROWS)]
+        some = batch.next_obs[::FEATURE_ROWS]
         features = self._update_features(some, self.wanted_features(some))
         with torch.no_grad():
             discounts = c.discount ** torch.arange(c.n_step, device=n.device)

@@ -79,7 +79,8 @@ class TDJEPALearner(NetworkLearner):
         super().__init__(model, config, autocast=autocast, compiled=compiled)
         self.covariance = RunningCovariance(model.z_dim, config.covariance_rate)
         self.add_helper("covariance", self.covariance)
-        if config.symmetric:
+        self.symmetric = model.config.backward is None  # as the network says, which may be somebody else's
+        if self.symmetric:
             return
         self.target_task = self.add_target("target_task", model.backward_map)
         self.task_optimiser = self.add_optimiser(
@@ -91,7 +92,7 @@ class TDJEPALearner(NetworkLearner):
             c.z_dim,
             c.action_dim,
             c.z_dim,
-            c.encoder_dim,
+            model.config.left_dim,
             hidden=shape.hidden,
             layers=shape.layers,
             embedding_layers=shape.embedding_layers,
@@ -144,7 +145,7 @@ class TDJEPALearner(NetworkLearner):
         phi = self.forward_input(here)
         with torch.no_grad():
             next_phi = self.forward_input(there, target=True)
-        if c.symmetric:
+        if self.symmetric:
             psi, next_psi, goals = phi, next_phi, self.forward_input(there).detach()
         else:
             assert model.config.backward is not None
@@ -163,7 +164,7 @@ class TDJEPALearner(NetworkLearner):
         predicted = self.run(model.forward_map, phi, z, batch.action)  # [P, N, d]
         prediction = parallel.mean((predicted - target).square().sum(-1))
         orthonormality = c.encoder_orthonormality * orthonormality_loss(phi)
-        if not c.symmetric:
+        if not self.symmetric:
             with torch.no_grad():
                 later = pessimistic(self.run(self.target_predictor, next_psi, z, next_action), c.pessimism)
                 target = next_phi + gamma * later
