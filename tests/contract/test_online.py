@@ -119,15 +119,15 @@ def test_batches_hold_what_the_policies_did(shown: Dataset, tmp_path: Path) -> N
 
 
 def test_the_memory_forgets_the_oldest(shown: Dataset, tmp_path: Path) -> None:
-    learner, feed = make(shown, tmp_path / "set", memory=40)
+    learner, feed = make(shown, tmp_path / "set", memory=100)
     g = torch.Generator().manual_seed(0)
     for _ in range(30):
         batch = feed.draw(learner.batches, 64, g)
         learner.update(batch, g)
     past = feed.collected().transitions()
     now = int((feed.now.steps * feed.now.running).sum())
-    old = {tuple(row) for row in past.obs[: -(40 - now)].tolist()}
-    recent = {tuple(row) for row in past.obs[-(40 - now) :].tolist()}
+    old = {tuple(row) for row in past.obs[: -(100 - now)].tolist()}
+    recent = {tuple(row) for row in past.obs[-(100 - now) :].tolist()}
     drawn = {tuple(row) for row in batch.obs.tolist()}
     assert drawn & recent
     assert not (drawn - recent) & old
