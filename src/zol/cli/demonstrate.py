@@ -93,7 +93,7 @@ def _experts(
     world: World, tasks: tuple[str, ...], out: Path, config: ExpertConfig, seed: int, progress: Progress
 ) -> list[Show]:
     folder = out.with_name(f"{out.name}-experts")
-    shows = []
+    shows: list[Show] = []
     for name in tasks:
         task, file = find_task(world, name), folder / f"{file_stem(name)}.safetensors"
         found = load_expert(world, file, config, seed)

@@ -300,7 +300,7 @@ class Online:
 
     def _commit(self, over: Tensor, terminated: Tensor) -> None:
         """Write the episodes ``over`` [n] to the set; their environments begin anew."""
-        which = torch.nonzero(over).squeeze(-1).tolist()
+        which = torch.nonzero(over & (self.now.steps > 0)).squeeze(-1).tolist()  # a start may be terminal
         self.recording.commit([self.now.rows(env, terminated=bool(terminated[env])) for env in which])
         self.now.running &= ~over
 

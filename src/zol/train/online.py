@@ -193,7 +193,7 @@ def _facts(plan: Plan, world: World, feed: Online, episodes: int) -> dict[str, A
         "episodes": episodes,
         "prompt": plan.entry.prompt,
         "online": feed.config.model_dump(mode="json"),
-        "demonstrations": {"motions": shown.episodes, "steps": len(shown), "data": shown.fingerprint()},
+        "demonstrations": f"{shown.episodes:,} motions, {len(shown):,} steps, {shown.fingerprint()}",
     }
 
 
