@@ -249,16 +249,16 @@ def test_commands(shown: Dataset, tmp_path: Path, capsys: pytest.CaptureFixture[
     assert f"| demonstrations | 6 motions, 180 steps, {shown.fingerprint()} |" in card
     assert f"| data | {Dataset.open(out / 'replay').fingerprint()} |" in card
     assert (out / "run.toml").exists()
-    main(["adapt", str(out), "--task", "cross", "--method", "zol", "--steps", "2", "--episodes", "1"])
+    main(["adapt", str(out), "--task", "outer_ring", "--method", "zol", "--steps", "2", "--episodes", "1"])
     main(["train", "show", str(out)])
     said = capsys.readouterr().out
-    assert "cross" in said
+    assert "outer_ring" in said
     assert "D loss" in said
     words = ["demonstrate", "donut", "--out", str(tmp_path / "own"), "--model", str(out)]
-    main([*words, "--tasks", "cross", "--episodes", "2", "--steps", "12"])
+    main([*words, "--tasks", "outer_ring", "--episodes", "2", "--steps", "12"])
     main(["bench", "tracking", str(out), "--demonstrations", str(tmp_path / "own")])
     said = capsys.readouterr().out
-    assert "2 motions of cross" in said
+    assert "2 motions of outer_ring" in said
     assert OWN in said
     assert RANDOM_ACTION in said
 
