@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from zol.adapt import ZOLConfig, zol_search
-from zol.bench.humenv import goal_benchmark, play, reward_benchmark
+from zol.bench.humenv import goal_benchmark, reward_benchmark
 from zol.data import Dataset
 from zol.evidence import Evidence
 from zol.fields import Field, Layout, States
@@ -22,6 +22,7 @@ from zol.models.wrap import wrap
 from zol.schedule import switch
 from zol.tasks import Task
 from zol.testing import check_model
+from zol.tracking import play
 
 MAKERS: dict[str, tuple[Callable[[], files.Stored], dict[str, Any] | None]] = {
     "metamotivo": (files.metamotivo, None),
@@ -114,7 +115,8 @@ def test_the_reward_protocol_pairs_methods_on_the_same_starts(tmp_path):
 def test_goals_and_schedules_run_in_a_world(tmp_path):
     config, stored = files.metamotivo()
     model = load_foreign(files.write(tmp_path, config, stored), discount=0.9)
-    scores = goal_benchmark(Drift(), model, torch.zeros(2, files.O), episodes=3)
+    goals = {"here": torch.zeros(files.O), "there": torch.ones(files.O)}
+    scores = goal_benchmark(Drift(), model, goals, episodes=3)
     assert scores["distance"].shape == (2, 3)
     z = model.project(torch.randn(2, files.D, generator=torch.Generator().manual_seed(0)))
     start = torch.randn(1, files.O, generator=torch.Generator().manual_seed(1))

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -30,7 +31,13 @@ from zol.testing import check_world
 from zol.tracking import motions_of
 from zol.train import pretrain_online
 
-SMALL = {"z_dim": 8, "hidden": 16, "backward_hidden": 16, "discriminator_hidden": 8, "batch_size": 32}
+SMALL: dict[str, Any] = {
+    "z_dim": 8,
+    "hidden": 16,
+    "backward_hidden": 16,
+    "discriminator_hidden": 8,
+    "batch_size": 32,
+}
 
 
 @pytest.fixture(scope="module")

@@ -39,7 +39,8 @@ def make(**changes: Any) -> FBCPRLearner:
     with torch.no_grad():  # networks whose biases are not zero, targets that are not copies
         for part in (learner.model, learner.target_critic, learner.target_forward, learner.target_backward):
             for parameter in part.parameters():
-                parameter += 0.1 * torch.randn(parameter.shape, generator=generator(2), dtype=parameter.dtype)
+                noise = torch.randn(parameter.shape, generator=generator(2), dtype=parameter.dtype)
+                parameter.add_(0.1 * noise)
     return learner
 
 
@@ -219,7 +220,7 @@ def test_stored_latents_are_replaced_as_often_as_asked_for(share: float) -> None
         used.append(args[3])
         return original(*args)
 
-    learner.update_critic = watched  # type: ignore[method-assign]
+    learner.update_critic = watched  # type: ignore[method-assign, assignment]
     for seed in range(20):
         learner.update(b, generator(seed))
     assert b.z is not None
@@ -256,7 +257,7 @@ def test_without_style_the_critic_does_not_move_the_actor() -> None:
         learner = make(style_weight=0.0)
         with torch.no_grad():
             for parameter in learner.model.critic_map.parameters():
-                parameter *= scale
+                parameter.mul_(scale)
         learner.update(batch(), generator())
         actors.append(torch.cat([p.detach().flatten() for p in learner.model.actor.parameters()]))
     assert torch.equal(*actors)

@@ -39,7 +39,17 @@ def _facts(facts: Mapping[str, Any]) -> str:
         ("weights", facts["weights"]),
         *(
             (name, facts[name])
-            for name in ("world", "data", "transitions", "preset", "start", "steps", "seed", "license")
+            for name in (
+                "world",
+                "data",
+                "transitions",
+                "demonstrations",
+                "preset",
+                "start",
+                "steps",
+                "seed",
+                "license",
+            )
             if name in facts
         ),
         *([("origin", described(facts))] if "revision" in facts else []),

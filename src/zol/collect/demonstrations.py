@@ -128,6 +128,8 @@ class Demonstrations:
             )
         self._lengths = torch.from_numpy(dataset.lengths.copy())
         self._first = self._lengths.cumsum(0) - self._lengths  # the number of each motion's first step
+        last = dataset.first_rows + dataset.lengths - 1
+        self._terminated = torch.from_numpy(np.array(dataset.columns["terminated"][last], dtype=bool))
         self._drawn = self._lengths >= window  # shorter motions have no window
         self.weights = self._drawn.double() / self._drawn.sum()
 
@@ -163,9 +165,9 @@ class Demonstrations:
         return seen.obs.reshape(shape), seen.next_obs.reshape(shape)
 
     def frames(self, count: int, generator: torch.Generator) -> Tensor:
-        """Simulator states ``[n, P]`` of frames of motions drawn by priority."""
+        """Simulator states ``[n, P]`` of frames of motions drawn by priority; none is terminal."""
         motion = torch.multinomial(self.weights, count, replacement=True, generator=generator)
-        length = (self._lengths[motion] + 1).double()
+        length = (self._lengths[motion] + ~self._terminated[motion]).double()
         offset = (torch.rand(count, generator=generator, dtype=torch.float64) * length).long()
         rows = torch.from_numpy(self.dataset.first_rows)[motion] + offset
         return torch.from_numpy(np.array(self.dataset.columns["physics"][rows.numpy()], dtype=np.float64))

@@ -20,6 +20,7 @@ from typing import Any, Self
 import numpy as np
 import torch
 from pydantic import Field, model_validator
+from rich.progress import Progress
 from torch import Tensor
 
 from zol.collect.demonstrations import Demonstrations
@@ -27,6 +28,7 @@ from zol.collect.recording import Recording
 from zol.common import provenance
 from zol.common.config import Config
 from zol.common.errors import CheckpointError, DataError
+from zol.common.progress import Ticker
 from zol.common.threads import one_torch_thread
 from zol.data import Batch, BatchSpec, Dataset
 from zol.data.writer import episode_rows
@@ -134,6 +136,7 @@ class Online:
         folder: Path | None,
         seed: int,
         track: Callable[[], Tensor] | None = None,
+        progress: Progress | None = None,
     ) -> None:
         """``track`` gives the error of tracking each motion ``[E]``; the set is in ``folder``, or nowhere."""
         demonstrations.require_fit(world, frames=config.frame_share > 0)
@@ -160,7 +163,7 @@ class Online:
         self.chance = torch.Generator().manual_seed(seed)
         self.updates, self._places = 0, torch.zeros(0, 2, dtype=torch.int64)
         try:
-            self.begun = self._act_at_random()
+            self.begun = self._act_at_random(progress)
         except BaseException:
             self.close()
             raise
@@ -171,7 +174,7 @@ class Online:
         own = {f"online.{name}": value for name, value in self.config.model_dump(mode="json").items()}
         return own | {"demonstrations": self.demonstrations.dataset.fingerprint()}
 
-    def _act_at_random(self) -> Dataset:
+    def _act_at_random(self, progress: Progress | None) -> Dataset:
         """The set as it is before the first update: uniform actions, uniform latents."""
         made_with, known = (self.recording.provenance.get(name) for name in ("config", RANDOM_EPISODES))
         if self.recording.writer.episodes and made_with != self.config.model_dump(mode="json"):
@@ -181,8 +184,11 @@ class Online:
             )
         if not isinstance(known, int):
             generator, steps = torch.Generator().manual_seed(self.seed + 1), 0
+            bar = Ticker(progress, "acting at random", self.config.random_steps)
             while steps < self.config.random_steps:
                 steps += self._stretch(generator, at_random=True)
+                bar.reach(steps)
+            bar.finish(steps)
             self._commit(self.now.running, torch.zeros_like(self.now.running))
             known = self.recording.done
             self.recording.note(**{RANDOM_EPISODES: known})
@@ -294,7 +300,7 @@ class Online:
 
     def _commit(self, over: Tensor, terminated: Tensor) -> None:
         """Write the episodes ``over`` [n] to the set; their environments begin anew."""
-        which = torch.nonzero(over).squeeze(-1).tolist()
+        which = torch.nonzero(over & (self.now.steps > 0)).squeeze(-1).tolist()  # a start may be terminal
         self.recording.commit([self.now.rows(env, terminated=bool(terminated[env])) for env in which])
         self.now.running &= ~over
 

@@ -315,5 +315,8 @@ class _Run:
         tested = [line for line in self.history if "return/mean" in line]
         training = {name: self.settings[name] for name in TrainConfig.model_fields}
         facts = {"data": self.settings["data"], "steps": self.step, "seed": self.config.seed}
+        if self.feed is not None:
+            collected = self.feed.collected()
+            facts |= {"data": collected.fingerprint(), "transitions": len(collected)}
         found = {"training": training, "sessions": self.folder.sessions(), "metrics": logged[-1:]}
         return facts | found | {"returns": [*tested[:1], *tested[1:][-1:]]} | self.facts

@@ -7,8 +7,8 @@ which acts in the world between updates and keeps everything in the run's folder
 """
 
 import copy
-from collections.abc import Mapping
-from contextlib import closing
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,8 @@ from zol.common import parallel
 from zol.common.device import choose_device, choose_threads
 from zol.common.errors import DataError, unknown_name
 from zol.common.outputs import require_place
+from zol.common.progress import progress_bar
+from zol.common.terminal import terminal
 from zol.data import Dataset
 from zol.models.fb_cpr import FBCPRLearner
 from zol.models.network import Network
@@ -32,6 +34,8 @@ from zol.session import Agent
 from zol.train.loop import TrainConfig, fit, prompt_sample
 from zol.train.planning import Plan, plan
 from zol.train.returns import ReturnEvaluation
+from zol.train.tensorboard import require_tensorboard
+from zol.train.wandb import require_wandb
 from zol.worlds import ALIASES, make
 from zol.worlds.base import World
 
@@ -131,53 +135,54 @@ def execute_online(
         )
     if out is not None:
         require_place(out)
+    if training.tensorboard:
+        require_tensorboard()
+    if training.wandb:
+        require_wandb()
     before = torch.get_num_threads()
-    with parallel.processes(choose_device(device)) as place:
+    with ExitStack() as stack:
+        place = stack.enter_context(parallel.processes(choose_device(device)))
         if parallel.size() > 1:
             raise DataError(
                 f"{entry.name} acts in one world while it learns, and {parallel.size()} processes were "
                 "started: run it without torchrun"
             )
-        torch.set_num_threads(
-            choose_threads(training.batch_size * int(settings.get("hidden", 256)) ** 2, threads)
+        width = int(settings.get("hidden", entry.config.model_fields["hidden"].default))
+        torch.set_num_threads(choose_threads(training.batch_size * width**2, threads))
+        stack.callback(torch.set_num_threads, before)
+        network = entry.network(config, torch.Generator().manual_seed(training.seed)).to(place)
+        learner = entry.learner(network, config, autocast=training.autocast, compiled=training.compiled)
+        assert isinstance(learner, FBCPRLearner)
+        bar = stack.enter_context(progress_bar()) if progress is None else progress
+        bar.console.print(_what(plan, network, shown, training), highlight=False, soft_wrap=True)
+        feed = Online(
+            learner,
+            world,
+            shown,
+            online,
+            folder=None if out is None else Path(out) / REPLAY,
+            seed=training.seed,
+            track=_tracker(world, network, shown),
+            progress=bar,
         )
-        try:
-            network = entry.network(config, torch.Generator().manual_seed(training.seed)).to(place)
-            learner = entry.learner(network, config, autocast=training.autocast, compiled=training.compiled)
-            assert isinstance(learner, FBCPRLearner)
-            folder = None if out is None else Path(out) / REPLAY
-            with closing(
-                Online(
-                    learner,
-                    world,
-                    shown,
-                    online,
-                    folder=folder,
-                    seed=training.seed,
-                    track=_tracker(world, network, shown, config.window),  # type: ignore[attr-defined]
-                )
-            ) as feed:
-                facts = _facts(plan, world, feed, episodes)
-                test = (
-                    _Test(world, network, feed, episodes, training.seed, entry.prompt) if episodes else None
-                )
-                fit(
-                    learner,
-                    feed.begun,
-                    training,
-                    out,
-                    facts=facts,
-                    on_eval=test,
-                    progress=progress,
-                    feed=feed,
-                )
-                sample = prompt_sample(feed.collected(), training.seed)
-        finally:
-            torch.set_num_threads(before)
+        stack.enter_context(closing(feed))
+        facts = _facts(plan, world, feed, episodes)
+        test = _Test(world, network, feed, episodes, training.seed, entry.prompt) if episodes else None
+        fit(learner, feed.begun, training, out, facts=facts, on_eval=test, progress=bar, feed=feed)
+        sample = prompt_sample(feed.collected(), training.seed)
     if out is not None:
+        terminal().print(f"the checkpoint is in {out}", highlight=False, soft_wrap=True)
         return checkpoint.load(out)
     facts = checkpoint.description(network) | dict(learner.facts) | facts
     return Checkpoint(network.freeze(), facts, sample, None)
+
+
+def _what(plan: Plan, network: Network, shown: Demonstrations, training: TrainConfig) -> str:
+    weights, motions = sum(p.numel() for p in network.parameters()), shown.dataset.episodes
+    return (
+        f"preset {plan.preset}: {weights:,} weights, {motions:,} motions of {len(shown.dataset):,} steps, "
+        f"batch {training.batch_size}, {training.steps:,} steps"
+    )
 
 
 def _facts(plan: Plan, world: World, feed: Online, episodes: int) -> dict[str, Any]:
@@ -188,11 +193,11 @@ def _facts(plan: Plan, world: World, feed: Online, episodes: int) -> dict[str, A
         "episodes": episodes,
         "prompt": plan.entry.prompt,
         "online": feed.config.model_dump(mode="json"),
-        "demonstrations": {"motions": shown.episodes, "steps": len(shown), "data": shown.fingerprint()},
+        "demonstrations": f"{shown.episodes:,} motions, {len(shown):,} steps, {shown.fingerprint()}",
     }
 
 
-def _tracker(world: World, network: Network, shown: Demonstrations, window: int) -> Any:
+def _tracker(world: World, network: Network, shown: Demonstrations) -> Callable[[], Tensor] | None:
     """The error of tracking each motion now, ``[E]``; None where motions have no simulator states."""
     if "physics" not in shown.dataset.columns:
         return None
@@ -201,7 +206,7 @@ def _tracker(world: World, network: Network, shown: Demonstrations, window: int)
 
     def errors() -> Tensor:
         model = copy.deepcopy(network).cpu()
-        found = tracking.track(world, model, motions, window=window, scale=scale)["emd"]
+        found = tracking.track(world, model, motions, window=shown.window, scale=scale)["emd"]
         rest = shown.dataset.episodes - len(motions)  # those beyond the limit count as the average one
         return torch.cat([found, found.mean().expand(rest)])
 
