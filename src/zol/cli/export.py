@@ -46,7 +46,7 @@ def export(
             soft_wrap=True,
         )
     console.print(
-        f"ONNX equals torch to {result.error:.1e}; "
+        f"ONNX and torch differ by {result.parity.difference:.1e}; {result.parity}; "
         f"one action takes {result.latency_ms:.2f} ms (median, 1 thread)",
         highlight=False,
         soft_wrap=True,

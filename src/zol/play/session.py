@@ -91,6 +91,7 @@ class PlaySession:
         self.out = Path("zol-play") if out is None else out
         self.body = body_of(world)
         self.lock = threading.RLock()
+        self.stirred = threading.Event()  # set when what is wanted has changed, for whoever waits to step
         self.paused, self.speed = False, 1.0
         self.second: Second = "nothing"
         self.shelf: dict[str, Latent] = {}
@@ -152,9 +153,8 @@ class PlaySession:
         self._follow(self.prompter.goal(obs), "goal")
 
     def _follow(self, found: Prompted, text: str) -> None:
-        said = remarks(text, found.rewards, self.prompter.states) if text != "goal" else []
         with self.lock:
-            self.prompted, self.text, self.remarks, self.message = found, text, said, ""
+            self.prompted, self.text, self.remarks, self.message = found, text, [], ""
             self.stop_search()
             self.adapted = None
             if self.second == "adapted":
@@ -162,7 +162,13 @@ class PlaySession:
             self.revision += 1
             self.changed_at, self.latency = time.perf_counter(), None  # until a step obeys
             self._restart_tally()
+            revision = self.revision
+        self.stirred.set()
         self.estimates.ask(PLAIN, self.plain, found.task)
+        said = remarks(text, found.rewards, self.prompter.states) if text != "goal" else []
+        with self.lock:
+            if self.revision == revision:  # the body has obeyed meanwhile, and nobody has changed his mind
+                self.remarks = said
 
     # What the second body does
 
