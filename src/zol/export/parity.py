@@ -50,8 +50,8 @@ class Parity:
 
     def __str__(self) -> str:
         return (
-            f"largest distance from float64 on {self.inputs:,} inputs: ONNX {self.onnx:.2g}, "
-            f"torch's own float32 {self.torch:.2g} (allowed for ONNX: {self.allowed:.2g})"
+            f"ONNX is {self.onnx:.2g} away from float64 (allowed: {self.allowed:.2g}), torch's own float32 "
+            f"{self.torch:.2g} (largest of {self.inputs:,} inputs)"
         )
 
 
