@@ -6,8 +6,8 @@
     contract.json    observation columns, normalisation, action scaling, rate, model hash, measured parity
 
 The graph takes raw observations: normalisation is inside it. It is compared with the actor on thousands of
-inputs before anything is kept (:mod:`zol.export.parity`), because an exported policy that differs is found out
-on hardware.
+inputs before anything is kept (:mod:`zol.export.parity`), because an exported policy that differs is found
+out on hardware.
 """
 
 import json

@@ -21,6 +21,7 @@ class Policy(nn.Module):
         self.register_buffer("z", z)
 
     def forward(self, obs: Tensor, z: Tensor | None = None) -> Tensor:
+        """Actions for observations, with the given latent or the fixed one."""
         latent = self.z if z is None else z
         assert latent is not None
         return self.model.act(obs, latent)

@@ -58,7 +58,8 @@ class Figure:
 def _disc(scene: Any, name: str, size: float) -> Any:
     angle = np.linspace(0, 2 * np.pi, CORNERS, endpoint=False)
     rim = 0.2 * size * np.stack([np.cos(angle), np.sin(angle), np.zeros(CORNERS)], axis=1)
-    vertices = np.concatenate([np.zeros((1, 3)), rim]) + [0.0, 0.0, 0.004 * size]
+    vertices = np.concatenate([np.zeros((1, 3)), rim])
+    vertices[:, 2] = 0.004 * size  # above the floor and its lines
     k = np.arange(CORNERS)
     faces = np.stack([np.zeros(CORNERS, dtype=int), 1 + k, 1 + (k + 1) % CORNERS], axis=1)
     return scene.add_mesh_simple(f"/{name}/shadow", vertices, faces, color=SHADOW, opacity=0.22)

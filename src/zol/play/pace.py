@@ -10,9 +10,9 @@ LATE = 0.25  # seconds behind real time after which it is given up
 class Pace:
     """A clock of steps, in seconds of ``time.perf_counter()``.
 
-    Somebody who turns a slider should not wait for the end of a control period, which is 50 ms in some worlds.
-    So a step may be taken early, by one period at most, and the clock goes on as if it had not been: the steps
-    after it are not due any sooner, and a body never runs more than one step ahead of real time.
+    Somebody who turns a slider should not wait for the end of a control period, which is 50 ms in some
+    worlds. So a step may be taken early, by one period at most, and the clock goes on as if it had not been:
+    the steps after it are not due any sooner, and a body never runs more than one step ahead of real time.
     """
 
     due: float  # when the next step is due
