@@ -26,7 +26,9 @@ def test_a_file_that_a_dead_cluster_left_behind(
     monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     begin = time.perf_counter()
-    with pytest.raises(ZolError, match=r"no Ray cluster answers at 'auto'.*which .*ray_current_cluster names"):
+    with pytest.raises(
+        ZolError, match=r"no Ray cluster answers at 'auto'.*which .*ray_current_cluster names"
+    ):
         require_listener("auto")
     assert time.perf_counter() - begin < 30
 

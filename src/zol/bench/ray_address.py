@@ -16,7 +16,7 @@ CURRENT = "ray_current_cluster"
 
 
 def require_listener(address: str) -> None:
-    """Stop if nothing listens at ``HOST:PORT``, or where ``auto`` would look; other forms are Ray's matter."""
+    """Stop if nothing listens at ``HOST:PORT``, or where ``auto`` would look; the rest is Ray's matter."""
     found = address if address != "auto" else os.environ.get("RAY_ADDRESS") or _current()
     host, _, port = (found or "").rpartition(":")
     if not host or "/" in host or not port.isdigit():

@@ -1,7 +1,8 @@
 """Rewards of your own from a Python file, named as ``FILE.py:NAME``.
 
 NAME is a function of states in torch or NumPy (:mod:`zol.tasks.functions`), such as
-``def backwards(s): return (-s["speed"]).clamp(0, 1)``, or a :class:`~zol.tasks.Task`. The file is run, as by ``import``: name only what you would run yourself.
+``def backwards(s): return (-s["speed"]).clamp(0, 1)``, or a :class:`~zol.tasks.Task`. The file is run, as by
+``import``: name only what you would run yourself.
 """
 
 import importlib.util
@@ -73,7 +74,8 @@ def _guarded(function: Reward, path: Path) -> Reward:
         if not isinstance(value, torch.Tensor):
             raise DataError(
                 f"the reward '{function.__name__}' of {path} gave a {type(value).__name__}: a reward is a "
-                f"tensor with one number per state (or an array), here of shape {tuple(states.obs.shape[:-1])}"
+                "tensor with one number per state (or an array), here of shape "
+                f"{tuple(states.obs.shape[:-1])}"
             )
         return value
 
