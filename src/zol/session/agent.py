@@ -48,13 +48,13 @@ def load(path: str | Path, *, discount: float | None = None, data: Dataset | Non
 class Agent(OpenedModel):
     """A pretrained model that can be asked for behaviour.
 
-    agent.adapt(reward)          a skill for a function of states, a Task, or the name of a task
-    agent.value(skill)           what it would earn per step, estimated offline, with an interval
-    agent.evaluate(skill)        what it earns: in the agent's world, or env="Pendulum-v1" of gymnasium
-    agent.film(skill, folder)    one episode as .mp4, there, too
-    agent.export(folder, skill)  the policy as ONNX, for a robot
-    agent.save(folder)           a checkpoint; agent.push_to_hub("organisation/name") publishes it
-    agent.tasks, agent.layout    the named tasks of its world, and the fields that rewards may read
+        agent.adapt(reward)          a skill for a function of states, a Task, or the name of a task
+        agent.value(skill)           what it would earn per step, estimated offline, with an interval
+        agent.evaluate(skill)        what it earns: in the agent's world, or env="Pendulum-v1" of gymnasium
+        agent.film(skill, folder)    one episode as .mp4, there, too
+        agent.export(folder, skill)  the policy as ONNX, for a robot
+        agent.save(folder)           a checkpoint; agent.push_to_hub("organisation/name") publishes it
+        agent.tasks, agent.layout    the named tasks of its world, and the fields that rewards may read
 
     ``zol.load`` opens one, ``zol.pretrain`` makes one from data.
     """
