@@ -9,35 +9,48 @@ from collections.abc import Sequence
 from typing import Any
 
 import mujoco
+import numpy as np
 import trimesh
 from mjviser.conversions import merge_geoms
+from numpy.typing import NDArray
 
 ROUND = (8, 20)  # sections of a capsule along and around
+Mesh = tuple[NDArray[Any], NDArray[Any]]  # vertices [V, 3] and faces [F, 3]
 
 
-def merged(model: Any, geoms: Sequence[int]) -> trimesh.Trimesh:
+def merged(model: Any, geoms: Sequence[int]) -> Mesh:
     """One mesh of these geoms, in the frame of their body."""
-    meshes = []
+    vertices, faces, count = [], [], 0
     for geom in geoms:
-        mesh = _round(model, geom)
-        meshes.append(merge_geoms(model, [geom]) if mesh is None else mesh)
-    return trimesh.util.concatenate([trimesh.Trimesh(mesh.vertices, mesh.faces) for mesh in meshes])
+        own, corners = _mesh(model, geom)
+        vertices.append(own)
+        faces.append(corners + count)
+        count += len(own)
+    return np.concatenate(vertices), np.concatenate(faces)
+
+
+def _mesh(model: Any, geom: int) -> Mesh:
+    """One geom where it stands in its body."""
+    shape = _round(model, geom)
+    if shape is None:
+        fine = merge_geoms(model, [geom])
+        return np.asarray(fine.vertices), np.asarray(fine.faces)
+    turn = np.zeros(9)
+    mujoco.mju_quat2Mat(turn, model.geom_quat[geom])
+    return np.asarray(shape.vertices) @ turn.reshape(3, 3).T + model.geom_pos[geom], np.asarray(shape.faces)
 
 
 def _round(model: Any, geom: int) -> trimesh.Trimesh | None:
-    """A capsule, sphere, ellipsoid or cylinder where the geom is, or None for anything else."""
+    """A capsule, sphere, ellipsoid or cylinder around its own middle, or None for anything else."""
     kinds, kind, size = mujoco.mjtGeom, int(model.geom_type[geom]), model.geom_size[geom]
     if kind == int(kinds.mjGEOM_CAPSULE):
         mesh = trimesh.creation.capsule(radius=size[0], height=2 * size[1], count=ROUND)
         mesh.apply_translation(-mesh.bounds.mean(0))
-    elif kind == int(kinds.mjGEOM_CYLINDER):
-        mesh = trimesh.creation.cylinder(radius=size[0], height=2 * size[1], sections=ROUND[1])
-    elif kind in (int(kinds.mjGEOM_SPHERE), int(kinds.mjGEOM_ELLIPSOID)):
+        return mesh
+    if kind == int(kinds.mjGEOM_CYLINDER):
+        return trimesh.creation.cylinder(radius=size[0], height=2 * size[1], sections=ROUND[1])
+    if kind in (int(kinds.mjGEOM_SPHERE), int(kinds.mjGEOM_ELLIPSOID)):
         mesh = trimesh.creation.icosphere(subdivisions=2)
         mesh.apply_scale(size[0] if kind == int(kinds.mjGEOM_SPHERE) else size)
-    else:
-        return None
-    where = trimesh.transformations.quaternion_matrix(model.geom_quat[geom])
-    where[:3, 3] = model.geom_pos[geom]
-    mesh.apply_transform(where)
-    return mesh
+        return mesh
+    return None
