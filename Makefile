@@ -9,7 +9,7 @@ LIMITED := tests/contract/test_bench_store_damage.py::test_no_room_for_results \
 	tests/contract/test_dataset_kill.py::test_full_disk_keeps_what_was_written \
 	tests/contract/test_training_kill.py::test_a_file_that_grows_too_large_for_the_system
 
-.PHONY: demo films test test-all coverage docs package lint format clean help
+.PHONY: demo films play-picture test test-all coverage docs package lint format clean help
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -33,6 +33,9 @@ demo: $(VENV)/.demo  ## pretrain on the donut, prompt, adapt, roll out, film; wr
 
 films: $(VENV)/.demo  ## make the README's moving picture again, with the zoo's models of today
 	$(BIN)/zol gallery --out docs/images/behaviours.webp
+
+play-picture: $(VENV)/.dev  ## make the picture of zol play again; needs Chromium (apt-get install chromium)
+	$(BIN)/python docs/play_picture.py docs/images/play.png
 
 lint: $(VENV)/.dev  ## ruff, mypy, and the direction of imports
 	$(BIN)/ruff check .

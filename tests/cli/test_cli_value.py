@@ -50,6 +50,11 @@ def test_a_latent_from_a_file_is_valued_on_its_own_task_or_on_another(
     assert "square by fb: offline estimates" in capsys.readouterr().out
 
 
+def test_a_reward_may_be_typed(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["value", str(model), "--reward", "radius > 1", "--by", "value"])
+    assert "radius > 1 by fb: offline estimates" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

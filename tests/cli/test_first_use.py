@@ -17,6 +17,7 @@ import torch
 import zol
 from zol.adapt import METHODS
 from zol.bench.run import RunOptions
+from zol.cli import commands, main
 from zol.cli.data import share
 from zol.common.errors import CheckpointError, DataError
 from zol.fields import Layout, States
@@ -203,6 +204,15 @@ class TestAdapt:
         for name in type(METHODS["rehearse"].settings).model_fields:
             assert f"--{name.replace('_', '-')}" in out
         assert "STR" not in out
+
+    @pytest.mark.parametrize("command", [name for name in commands() if name != "adapt"])
+    def test_no_option_is_explained_by_its_type(
+        self, command: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        with pytest.raises(SystemExit) as end:
+            main([*command.split(), "--help"])
+        assert end.value.code == 0
+        assert not re.search(r"\bSTR\b", capsys.readouterr().out)
 
     def test_an_unfinished_run(self, tmp_path: Path) -> None:
         (tmp_path / "run.json").write_text("{}")

@@ -72,7 +72,7 @@ class StandIn:
             handler(SimpleNamespace(client=self, target=control))
 
     def notes(self) -> str:
-        return "\n".join(str(control.content) for control in self.controls if control.kind == "markdown")
+        return "\n".join(str(one.content) for one in self.controls if one.kind in ("markdown", "html"))
 
 
 class Client:
@@ -169,7 +169,7 @@ def test_adapting_blending_and_timelines(page: Page) -> None:
     assert gui.find("second body").value == "adapted"
     assert "found by ridge" in gui.notes()
     panel.tell(session.step())
-    assert "| plain | adapted |" in gui.notes()
+    assert "<td>plain</td><td>adapted</td>" in gui.notes()
     gui.find("name").value = "a"
     gui.use("keep", "plain")
     gui.find("name").value = "b"
@@ -210,19 +210,64 @@ def test_bodies_are_drawn_on_floors_of_their_own(name: str) -> None:
         physics[:, column] = torch.tensor([7.0, -3.0], dtype=torch.float64)
     scene = Scene(client, stage, lambda velocity, which: None)
     scene.draw(Moment(1, physics, (0.0, 0.0), (0.0, 0.0), (0.0, 0.0), 2), physics[0])
-    torso = client.scene.find("/body/0")
+    names = ("plain", "second", "ghost")
+    torsos = [client.scene.find(f"/{name}/0") for name in names]
+    frames = [client.scene.find(f"/{name}") for name in names]
     where, turned = stage.poses(physics)
     apart = client.scene.find("/lane1").position[0]
     assert apart > stage.size
     centre = where[:, 0, 0] if stage.follows[0] else np.zeros(2)
     expected = where[:, 0, 0] - centre + [0, apart]
-    np.testing.assert_allclose(torso.batched_positions[:2, 0], expected, atol=1e-5)
-    np.testing.assert_allclose(torso.batched_positions[:2, 2], where[:, 0, 2], atol=1e-5)
-    np.testing.assert_allclose(torso.batched_wxyzs[:2], turned[:, 0], atol=1e-6)
-    assert torso.batched_scales.tolist() == [1.0, 1.0, 1.0]
+    for k, torso in enumerate(torsos[:2]):
+        np.testing.assert_allclose(torso.position[0], expected[k], atol=1e-5)
+        np.testing.assert_allclose(torso.position[2], where[k, 0, 2], atol=1e-5)
+        np.testing.assert_allclose(torso.wxyz, turned[k, 0], atol=1e-6)
+    np.testing.assert_allclose(torsos[2].position, torsos[0].position, atol=1e-6)  # the frozen pose
+    assert [frame.visible for frame in frames] == [True, True, True]
     scene.draw(Moment(2, physics, (0.0, 0.0), (0.0, 0.0), (0.0, 0.0), 1), None)
-    assert torso.batched_scales.tolist() == [1.0, 0.0, 0.0]
+    assert [frame.visible for frame in frames] == [True, False, False]
     assert client.scene.find("/lane1").visible is False
+
+
+def test_the_floor_passes_below_a_body_that_walks() -> None:
+    """Its lines lie where lines of the ground would: a whole number of their distances from x = 0."""
+    world, client = make("walker"), Client()
+    stage = stage_of(world)
+    scene = Scene(client, stage, lambda velocity, which: None)
+    physics = world.reset(2, torch.Generator().manual_seed(0)).physics
+    assert physics is not None
+    lines = client.scene.find("/lane0/lines0")
+    apart = np.diff(np.unique(lines.words[1][:, 0].round(6)))[1]  # thin and wide gaps alternate
+    apart += np.diff(np.unique(lines.words[1][:, 0].round(6)))[0]
+    seen = set()
+    for x in (0.0, 0.3, 5.1, -2.2):
+        physics = physics.clone()
+        physics[:, 1] = x
+        scene.draw(Moment(1, physics, (0.0, 0.0), (0.0, 0.0), (0.0, 0.0), 1), None)
+        travelled = stage.poses(physics)[0][0, 0, 0]
+        shift = lines.position[0]
+        assert 0 <= shift < apart + 1e-9
+        off = ((shift + travelled) / apart + 0.5) % 1 - 0.5  # in distances, to the nearest whole one
+        assert abs(off) < 1e-4
+        seen.add(round(shift, 4))
+    assert len(seen) == 4
+
+
+@pytest.mark.parametrize("name", ["walker", "cheetah", "quadruped"])
+def test_bodies_are_few_triangles_of_the_right_size(name: str) -> None:
+    """mjviser's own meshes are the reference; ours are cheaper to draw by far."""
+    from mjviser.conversions import merge_geoms
+
+    domain = make(name).domain  # type: ignore[attr-defined]
+    model, stage = domain.model, stage_of(make(name))
+    drawn = [g for g in range(model.ngeom) if stage._is_drawn(g)]  # type: ignore[attr-defined]
+    bodies = stage._bodies  # type: ignore[attr-defined]
+    for part, body in zip(stage.parts, bodies, strict=True):
+        fine = merge_geoms(model, [g for g in drawn if model.geom_bodyid[g] == body])
+        ours = np.stack([part.vertices.min(0), part.vertices.max(0)])
+        assert np.abs(ours - fine.bounds).max() < 0.05 * np.ptp(fine.bounds, axis=0).max()
+        assert len(part.faces) <= len(fine.faces)
+    assert sum(len(part.faces) for part in stage.parts) < 7000
 
 
 def test_a_click_pushes_the_body_that_was_hit() -> None:
@@ -230,10 +275,8 @@ def test_a_click_pushes_the_body_that_was_hit() -> None:
     client = Client()
     stage = stage_of(make("walker"))
     Scene(client, stage, lambda velocity, which: pushed.append((velocity, which)))
-    hit = SimpleNamespace(
-        instance_index=0, ray_direction=(0.0, 1.0, 0.0), ray_origin=(0.4, -5.0, stage.height)
-    )
-    client.scene.find("/body/0").handlers[0](hit)
+    hit = SimpleNamespace(ray_direction=(0.0, 1.0, 0.0), ray_origin=(0.4, -5.0, stage.height))
+    client.scene.find("/plain/0").handlers[0](hit)
     ((velocity, which),) = pushed
     assert which == 0
     assert velocity[0] < 0  # away from the side that was hit

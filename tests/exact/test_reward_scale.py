@@ -171,6 +171,23 @@ def test_a_file_that_ends_the_program_or_gives_no_numbers_is_a_sentence(
         task_from_file(f"{tmp_path}/r.py:f")(STATES)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "np.where(s['obs'][:, 0] > 0, 2.0, 0.0)",
+        "2 * (s['obs'][:, 0] > 0).astype(np.float32)",
+        "np.sum(2 * (s['obs'][:, :1] > 0), axis=-1)",
+    ],
+)
+def test_a_file_may_be_written_in_numpy(tmp_path: Path, text: str) -> None:
+    (tmp_path / "r.py").write_text(f"import numpy as np\ndef f(s): return {text}\n")
+    reward = task_from_file(f"{tmp_path}/r.py:f")
+    expected = 2 * (STATES.obs[..., 0] > 0).float()
+    assert torch.equal(reward(STATES).float(), expected)
+    boxed = States(STATES.obs.reshape(2, -1, STATES.obs.shape[-1]), STATES.layout)
+    assert torch.equal(reward(boxed).float(), expected.reshape(2, -1))
+
+
 def test_a_reward_file_that_exits_does_not_look_like_success(tiny_checkpoint: Path, tmp_path: Path) -> None:
     (tmp_path / "r.py").write_text("import sys\nsys.exit(0)\n")
     words = ["adapt", str(tiny_checkpoint), "--reward", f"{tmp_path}/r.py:f"]

@@ -17,6 +17,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any, Generic, Protocol, TypeVar
 
+from zol.bench.ray_address import require_listener
 from zol.common.errors import ZolError
 from zol.common.extras import require
 
@@ -178,6 +179,7 @@ def require_ray() -> Any:
 
 def _on_ray(pending: Pending[T], address: str) -> None:
     ray = require_ray()
+    require_listener(address)
     try:
         ray.init(address=address, log_to_driver=False, ignore_reinit_error=True)
     except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:

@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Annotated
 
 import torch
 import tyro
@@ -58,7 +59,7 @@ class RatioOptions:
 
     data: tuple[Path, ...] = ()
     """datasets with whole transitions, for models whose own sample holds states only (the zoo's)"""
-    estimators: tuple[str, ...] = ()
+    estimators: Annotated[tuple[str, ...], tyro.conf.arg(metavar="[ESTIMATOR ...]")] = ()
     """names of estimators; all that apply unless told"""
     episodes: int = 64
     """true episodes per latent; half of them judge the other half"""

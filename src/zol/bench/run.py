@@ -3,8 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 from rich.console import Console
+from tyro.conf import arg
 
 from zol import report
 from zol.adapt import find_method
@@ -38,7 +40,7 @@ class RunOptions:
     """of what is random in methods; start states of test episodes have a seed of their own"""
     workers: int | None = None
     """local processes; as many as cores unless told"""
-    ray: str | None = None
+    ray: Annotated[str | None, arg(metavar="ADDRESS")] = None
     """address of a Ray cluster to run on instead (auto: the one on this machine)"""
     verify: bool = False
     """run cells that are in the store once more and say whether they reproduce bit for bit"""

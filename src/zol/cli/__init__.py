@@ -144,7 +144,7 @@ def _call(name: str, words: Sequence[str]) -> None:
     import tyro
 
     from zol.cli import run_file
-    from zol.cli.options import OMIT
+    from zol.cli.options import OMIT, with_placeholders
 
     family, _, entry = name.partition(" ")
     if name in FIXED:
@@ -163,7 +163,7 @@ def _call(name: str, words: Sequence[str]) -> None:
     if family in REPEATABLE:
         run_file.run(command, name, words)
     else:
-        tyro.cli(command, prog=f"zol {name}", args=words, config=OMIT)
+        tyro.cli(with_placeholders(command), prog=f"zol {name}", args=words, config=OMIT)
 
 
 def _overview(prefix: str) -> str:

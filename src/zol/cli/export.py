@@ -46,8 +46,7 @@ def export(
             soft_wrap=True,
         )
     console.print(
-        f"ONNX equals torch to {result.error:.1e}; "
-        f"one action takes {result.latency_ms:.2f} ms (median, 1 thread)",
+        f"{result.parity}\none action takes {result.latency_ms:.2f} ms (median, 1 thread)",
         highlight=False,
         soft_wrap=True,
     )

@@ -4,10 +4,11 @@ Commands are called with ``tyro.conf.OmitArgPrefixes``, so the fields of a confi
 other: ``--steps``, not ``--training.steps``.
 """
 
+import functools
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import pydantic
 import tyro
@@ -15,6 +16,8 @@ import tyro
 from zol.common.errors import ZolError
 
 OMIT = (tyro.conf.OmitArgPrefixes,)
+TEXTS = (str, str | None, tuple[str, ...])
+SAID = {"by": "ESTIMATOR", "from": "CHECKPOINT", "ray": "ADDRESS"}  # where the option's name says too little
 
 
 @dataclass(frozen=True)
@@ -72,3 +75,33 @@ def number(option: str, text: str) -> float:
         return float(text)
     except ValueError:
         raise ZolError(f"--{option} {text} is not a number") from None
+
+
+def with_placeholders(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The same command, whose help says ``--world WORLD`` where tyro would say ``--world STR``."""
+
+    @functools.wraps(command)
+    def same(*args: Any, **kwargs: Any) -> Any:
+        return command(*args, **kwargs)
+
+    del same.__wrapped__  # which tyro would read instead
+    signature = inspect.signature(command)
+    parameters = [
+        parameter.replace(annotation=_annotated(parameter)) for parameter in signature.parameters.values()
+    ]
+    same.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    same.__annotations__ = command.__annotations__ | {one.name: one.annotation for one in parameters}
+    return same
+
+
+def _annotated(parameter: inspect.Parameter) -> Any:
+    """A parameter's type with what stands for its value, if it is a text and nobody has said that."""
+    metadata = getattr(parameter.annotation, "__metadata__", ())
+    kind = parameter.annotation.__origin__ if metadata else parameter.annotation
+    if kind not in TEXTS or any(getattr(one, "metavar", None) for one in metadata):
+        return parameter.annotation
+    name = _typed(parameter.name, parameter)
+    word = SAID.get(name, name.replace("_", "-").upper())
+    if kind == tuple[str, ...]:
+        word = f"[{word.removesuffix('S')} ...]"
+    return Annotated[kind, *metadata, tyro.conf.arg(metavar=word)]

@@ -19,7 +19,7 @@ from typing import Any
 
 import tyro
 
-from zol.cli.options import OMIT, options, values
+from zol.cli.options import OMIT, options, values, with_placeholders
 from zol.common.errors import ZolError, unknown_name
 from zol.common.files import write_bytes
 
@@ -112,7 +112,8 @@ def run(
     stands = next((option.name for option in known.values() if option.positional), "")
     text = None if description is None else f"{description} {NOTE}"
     given = expanded(name, words, stands)
-    tyro.cli(recorded, prog=f"zol {name}", args=given, description=text, config=OMIT)
+    shown = with_placeholders(recorded)
+    tyro.cli(shown, prog=f"zol {name}", args=given, description=text, config=OMIT)
 
 
 def write(name: str, given: Mapping[str, Any]) -> None:

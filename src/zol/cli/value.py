@@ -9,7 +9,7 @@ from zol import report, session
 from zol.common.errors import ZolError
 from zol.common.progress import progress_bar
 from zol.common.terminal import terminal
-from zol.tasks.from_file import task_from_file
+from zol.session.wishes import own_reward
 
 
 def value(
@@ -35,7 +35,7 @@ def value(
     Args:
         model: checkpoint folder, a name of the zoo (zol zoo list), or hf://org/name
         task: tasks of the checkpoint's world
-        reward: your own, as FILE.py:NAME; the file is run
+        reward: your own: an expression over fields (docs/rewards.md), or FILE.py:NAME; the file is run
         latent: files of latents, each valued on its own task, or on the one --task or --reward
         method: what finds the latent where no file is given
         by: estimators, as in docs/registries.md; all that apply if none is named
@@ -43,7 +43,8 @@ def value(
         seed: of what is random in methods and estimators
     """
     console, agent = terminal(), session.load(model)
-    wishes: list[session.Wish] = [*task, *map(task_from_file, reward)]
+    own = [own_reward(text, agent.layout, agent.tasks) for text in reward]
+    wishes: list[session.Wish] = [*task, *own]
     if latent and len(wishes) > 1:
         raise ZolError(
             f"latents are valued on one task, and {len(wishes)} were given: --task or --reward once"

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from zol.common.errors import ZolError
 from zol.models.base import Latent
+from zol.play.polite import step_back
 from zol.session import Agent, Skill
 from zol.tasks import Task
 
@@ -62,6 +63,7 @@ class Estimator:
             self._thread.join(PATIENCE)
 
     def _run(self) -> None:
+        step_back()
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._closed or bool(self._questions))

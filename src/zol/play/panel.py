@@ -18,6 +18,7 @@ from zol.play.wanting import Goal, Sliders, Typing
 SPEEDS = {"1×": 1.0, "½×": 0.5, "¼×": 0.25, "⅒×": 0.1}
 SECONDS: tuple[Second, ...] = ("nothing", "adapted", "blend", "timeline")
 NONE = "–"  # what a list shows that is still empty
+TABLE = "margin: 0 0.75rem 0.25rem; font-size: 0.875rem; line-height: 1.55"
 
 
 class Panel:
@@ -44,7 +45,7 @@ class Panel:
     def _status(self) -> None:
         session, world = self._session, self._session.world.name
         self._gui.add_markdown(f"### {session.name}" + ("" if session.name == world else f" · {world}"))
-        self._told = self._gui.add_markdown("")
+        self._told = self._gui.add_html("")  # not Markdown, which the browser would have to parse each time
         nothing = np.zeros(1)
         self._curve = self._gui.add_uplot(
             (nothing, nothing, nothing),
@@ -212,27 +213,28 @@ def timeline_of(text: str) -> list[tuple[str, float]]:
 
 
 def table(moment: Moment, session: PlaySession) -> str:
-    """Rewards and returns of the bodies with the estimates made beforehand, as Markdown."""
+    """Rewards and returns of the bodies with the estimates made beforehand, as HTML."""
     n = moment.shown
     asked = [PLAIN, ADAPTED if session.second == "adapted" else ""][:n]
     estimates = [session.estimates.answer(who) if who else None for who in asked]
     rows = [
         ["", *[PLAIN, str(session.second)][:n]],
-        ["---"] * (n + 1),
         ["reward now", *(f"{value:.3f}" for value in moment.rewards[:n])],
-        ["mean of 2 s", *(f"**{value:.3f}**" for value in moment.recent[:n])],
+        ["mean of 2 s", *(f"<b>{value:.3f}</b>" for value in moment.recent[:n])],
         ["return", *(f"{value:.1f}" for value in moment.returns[:n])],
         ["estimate", *("…" if found is None else str(found) for found in estimates)],
     ]
     code = "".join(f"{abs(int(value * 997)) % 16:x}" for value in session.plain.z[:6].tolist())
-    facts = [f"step {moment.step} of {session.world.episode_length}", f"latent `{code}`"]
+    facts = [f"step {moment.step} of {session.world.episode_length}", f"latent <code>{code}</code>"]
     if session.latency is not None:
         facts.append(f"obeyed after {1000 * session.latency:.0f} ms")
     if session.last_returns:
         facts.append("last episode " + " and ".join(f"{value:.1f}" for value in session.last_returns[:n]))
     if session.paused:
         facts.insert(0, "paused")
-    return "\n".join("| " + " | ".join(row) + " |" for row in rows) + "\n\n" + " · ".join(facts)
+    lines = ["".join(f"<td>{cell}</td>" for cell in row) for row in rows]
+    body = "".join(f"<tr>{line}</tr>" for line in lines)
+    return f'<div style="{TABLE}"><table style="width: 100%">{body}</table>{" · ".join(facts)}</div>'
 
 
 def _css(colour: tuple[int, int, int]) -> str:

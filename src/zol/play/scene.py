@@ -1,12 +1,15 @@
 """The drawing: two bodies side by side, each on a floor that passes below it, and a frozen pose as ghost."""
 
+import time
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 from torch import Tensor
 
+from zol.play.figure import Figure
 from zol.play.session import Moment
 from zol.play.stage import Array, Stage
 
@@ -14,7 +17,7 @@ PLAIN_COLOUR, SECOND_COLOUR, GHOST_COLOUR = (47, 111, 222), (235, 120, 36), (150
 FLOOR, LINE, WALL = (226, 230, 236), (160, 168, 180), (126, 139, 158)
 LINES = 9  # across each floor
 TRAIL = 120  # past positions of a point
-GHOST = 2  # row of the frozen pose among the instances
+TRAILS = 5.0  # times per second that the path behind a point is drawn again
 
 
 class Scene:
@@ -23,13 +26,18 @@ class Scene:
     def __init__(self, client: Any, stage: Stage, on_push: Callable[[tuple[float, ...], int | None], None]):
         """``on_push(velocity, which)`` is called when a body is clicked."""
         self._client, self._scene, self.stage, self._on_push = client, client.scene, stage, on_push
-        self._shown, self._trails = 0, [deque[Array](maxlen=TRAIL), deque[Array](maxlen=TRAIL)]
+        self._shown, self._ghost, self._trailed = 0, False, 0.0
+        self._trails = [deque[Array](maxlen=TRAIL), deque[Array](maxlen=TRAIL)]
         self._width = (2.1 if stage.seen_from_above else 1.5) * stage.size  # of a floor
         self._apart = 1.08 * self._width  # between the middles of the two floors
         self._lines: list[list[Any]] = [[], []]
         self._lanes = [self._scene.add_frame(f"/lane{k}", show_axes=False) for k in range(2)]
         self._floors()
-        self._parts = [self._part(k) for k in range(len(stage.parts))]
+        self._figures = [
+            Figure(self._scene, "plain", stage, PLAIN_COLOUR, on_click=partial(self._clicked, 0)),
+            Figure(self._scene, "second", stage, SECOND_COLOUR, on_click=partial(self._clicked, 1)),
+            Figure(self._scene, "ghost", stage, GHOST_COLOUR, opacity=0.45),
+        ]
         self._labels = [
             self._scene.add_label(f"/lane{k}/label", text, position=self._above, anchor="bottom-center")
             for k, text in enumerate(("plain", "adapted"))
@@ -85,32 +93,23 @@ class Scene:
         return any(part.shade < 0.9 for part in self.stage.around)
 
     def _stripes(self, lane: int, axis: int, width: float) -> Any:
-        """Thin lines across the floor, which move when the body does."""
+        """Thin lines across the floor, one mesh that is moved as the body travels."""
         thin, flat = 0.012 * self.stage.size, 0.002 * self.stage.size
-        half = np.array([thin, width / 2, flat] if axis == 0 else [width / 2, thin, flat])
-        corners = np.array([[x, y, z] for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)]) * half
-        top = np.array([[1, 5, 7], [1, 7, 3]])
-        return self._scene.add_batched_meshes_simple(
-            f"/lane{lane}/lines{axis}", corners, top, np.tile([1.0, 0, 0, 0], (LINES, 1)),
-            np.zeros((LINES, 3)), batched_colors=LINE, lod="off", side="double", cast_shadow=False,
+        half = [thin, width / 2] if axis == 0 else [width / 2, thin]
+        corners = np.array([[-1, -1], [1, -1], [1, 1], [-1, 1]]) * half
+        vertices = np.zeros((LINES, 4, 3))
+        vertices[..., :2], vertices[..., 2] = corners, flat
+        vertices[..., axis] += (np.arange(LINES) * width / LINES - width / 2)[:, None]
+        faces = np.array([[0, 1, 2], [0, 2, 3]]) + 4 * np.arange(LINES)[:, None, None]
+        return self._scene.add_mesh_simple(
+            f"/lane{lane}/lines{axis}", vertices.reshape(-1, 3), faces.reshape(-1, 3), color=LINE,
+            side="double",
         )  # fmt: skip
 
-    def _part(self, k: int) -> Any:
-        part = self.stage.parts[k]
-        colours = np.array([PLAIN_COLOUR, SECOND_COLOUR, GHOST_COLOUR]) * part.shade
-        handle = self._scene.add_batched_meshes_simple(
-            f"/body/{k}", part.vertices, part.faces, np.tile([1.0, 0, 0, 0], (3, 1)), np.zeros((3, 3)),
-            batched_colors=colours.astype(np.uint8), batched_opacities=np.array([1.0, 1.0, 0.45]),
-            batched_scales=np.array([1.0, 0.0, 0.0]), lod="off",
-        )  # fmt: skip
-        handle.on_click(self._clicked)
-        return handle
-
-    def _clicked(self, event: Any) -> None:
+    def _clicked(self, which: int, event: Any) -> None:
         """Push the body away from where it was hit, and along the ray."""
-        which = event.instance_index if event.instance_index in (0, 1) else None
         ray, origin = np.array(event.ray_direction), np.array(event.ray_origin)
-        middle = np.array([self._apart * (which or 0), 0.0, self.stage.height])
+        middle = np.array([self._apart * which, 0.0, self.stage.height])
         hit = origin + ray * float((middle - origin) @ ray)
         sideways = (middle - hit) / self.stage.size
         velocity = self.strength * np.clip(ray + 2 * sideways, -1.5, 1.5)
@@ -124,45 +123,44 @@ class Scene:
         centre = roots * np.array([*self.stage.follows, False])
         lanes = np.array([[0.0, 0, 0], [self._apart, 0, 0], [0.0, 0, 0]])[: len(physics)]
         where = where + (lanes - centre)[:, None]
-        if len(where) == GHOST:
-            where, turned = (np.concatenate([values, values[:1]]) for values in (where, turned))
         with self._client.atomic():
             self._appear(moment.shown, ghost is not None)
-            for k, handle in enumerate(self._parts):
-                handle.batched_positions = where[:, k].astype(np.float32)
-                handle.batched_wxyzs = turned[:, k].astype(np.float32)
+            for k, figure in enumerate(self._figures[: len(where)]):
+                if k != 1 or moment.shown == 2:
+                    figure.place(where[k], turned[k])
             for lane in range(moment.shown):
                 for axis, lines in enumerate(self._lines[lane]):
                     if lines is not None:
-                        lines.batched_positions = self._passing(float(centre[lane, axis]), axis)
+                        lines.position = self._passing(float(centre[lane, axis]), axis)
             if self.stage.seen_from_above:
                 self._draw_trails(where, moment.shown)
 
     def _appear(self, shown: int, ghost: bool) -> None:
-        state = shown + 10 * ghost
-        if state == self._shown + 10 * getattr(self, "_ghost", False):
+        if (shown, ghost) == (self._shown, self._ghost):
             return
         again = shown != self._shown
         self._shown, self._ghost = shown, ghost
-        for handle in self._parts:
-            handle.batched_scales = np.array([1.0, float(shown == 2), float(ghost)], dtype=np.float32)
+        for figure, visible in zip(self._figures, (True, shown == 2, ghost), strict=True):
+            figure.show(visible)
         self._lanes[1].position = (self._apart, 0, 0)
         self._lanes[1].visible = shown == 2
         if again:
             self._trails[1].clear()
             self.look()
 
-    def _passing(self, travelled: float, axis: int) -> Array:
-        """Where the lines are after the body has travelled so far: one comes in as another leaves."""
-        width = self._width
-        offsets = (np.arange(LINES) * width / LINES - travelled) % width - width / 2
-        where = np.zeros((LINES, 3), dtype=np.float32)
-        where[:, axis] = offsets
-        return where
+    def _passing(self, travelled: float, axis: int) -> tuple[float, ...]:
+        """How far the lines are moved after the body has travelled so far: by less than their distance."""
+        moved = [0.0, 0.0, 0.0]
+        moved[axis] = -travelled % (self._width / LINES)
+        return tuple(moved)
 
     def _draw_trails(self, where: Array, shown: int) -> None:
         for k in range(shown):
             self._trails[k].append(where[k, 0] - [0, 0, 0.004 * self.stage.size])
+        now = time.perf_counter()
+        if now - self._trailed < 1 / TRAILS:
+            return
+        self._trailed = now
         points = np.concatenate([np.array(trail) for trail in self._trails if trail])
         colours = np.concatenate(
             [

@@ -1,8 +1,6 @@
 """A search that runs beside the page: with progress, and stopped as soon as nobody wants its answer."""
 
 import ctypes
-import os
-import sys
 import threading
 from contextlib import suppress
 from typing import Any
@@ -11,11 +9,11 @@ from rich.progress import Progress, TaskID
 
 from zol.adapt import METHODS
 from zol.common.errors import ZolError
+from zol.play.polite import step_back
 from zol.session import AUTO, Agent, Skill
 from zol.tasks import Task
 
 PATIENCE = 1.0  # seconds for a thread to begin
-POLITE = 10  # niceness of the thread that searches: the bodies go first
 
 
 class Stopped(ZolError):
@@ -88,8 +86,7 @@ class Search:
             self._search()
 
     def _search(self) -> None:
-        if sys.platform == "linux":  # where a thread has a niceness of its own
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), POLITE)
+        step_back()
         try:
             self.skill = self._agent.adapt(self.task, self.method, progress=self._progress)
             self.skill.single_latent()

@@ -15,6 +15,7 @@ from zol.common.errors import CheckpointError
 from zol.common.extras import require
 from zol.play.body import body_of
 from zol.play.gate import Gate, is_loopback, require_token
+from zol.play.pace import Pace
 from zol.play.prompting import Prompter
 from zol.play.session import PlaySession
 from zol.session import Agent
@@ -25,7 +26,6 @@ from zol.worlds.base import World
 PICTURES = 30.0  # per second, at most
 TOLD = 5.0  # times per second that numbers are brought up to date
 LAST = 5.0  # seconds to wait for a visitor's last step
-LATE = 0.25  # seconds behind real time after which it is given up
 BRAND = (47, 111, 222)
 
 
@@ -70,8 +70,10 @@ class PlayServer:
             control_width="large", show_logo=False, show_share_button=False, brand_color=BRAND
         )
         self._viser.gui.main_panel.dock_right()
-        self._viser.scene.configure_default_lights(cast_shadow=True)
-        self._viser.scene.add_light_ambient("/light", intensity=0.7)
+        # Reflections of an environment and shadows are most of the work of a browser that draws in software.
+        self._viser.scene.configure_default_lights(cast_shadow=False)
+        self._viser.scene.configure_environment_map(None)
+        self._viser.scene.add_light_hemisphere("/light", intensity=2.2)
         self._gate = Gate(host, port, str(token), self._viser.get_port()) if guarded else None
         self._host, self._token = host, token
         self._viser.on_client_connect(self._enter)
@@ -139,12 +141,13 @@ class Visitor(threading.Thread):
     def close(self) -> None:
         """The browser has left."""
         self._gone.set()
+        self.session.stirred.set()
         self.session.close()
 
     def run(self) -> None:
         """Step, draw and tell, as fast as real time and no faster."""
         torch.set_num_threads(1)
-        session, due, drawn, told = self.session, time.perf_counter(), 0.0, 0.0
+        session, pace, drawn, told = self.session, Pace(time.perf_counter()), 0.0, 0.0
         moment = session.step()
         while not self._gone.is_set():
             if not session.paused:
@@ -160,8 +163,19 @@ class Visitor(threading.Thread):
                 self.panel.tell(moment)
                 self.scene.name("plain", session.second)
                 told = now
-            due += session.body.timestep / session.speed
-            wait = due - time.perf_counter()
-            if wait < -LATE:
-                due = time.perf_counter()
-            self._gone.wait(max(wait, 0.0))
+            pace.stepped(session.body.timestep / session.speed)
+            self._wait(pace)
+
+    def _wait(self, pace: Pace) -> None:
+        """Until the next step is due, or somebody wants something else and it may be taken early."""
+        session = self.session
+        while not self._gone.is_set():
+            changed, now = session.stirred.is_set(), time.perf_counter()
+            wait = pace.early(now) if changed else pace.due - now
+            if wait <= 0:
+                break
+            if changed:
+                self._gone.wait(wait)
+            else:
+                session.stirred.wait(wait)
+        session.stirred.clear()

@@ -91,6 +91,7 @@ class PlaySession:
         self.out = Path("zol-play") if out is None else out
         self.body = body_of(world)
         self.lock = threading.RLock()
+        self.stirred = threading.Event()  # set when what is wanted has changed, for whoever waits to step
         self.paused, self.speed = False, 1.0
         self.second: Second = "nothing"
         self.shelf: dict[str, Latent] = {}
@@ -103,10 +104,10 @@ class PlaySession:
         self.remarks: list[str] = []
         self.message = ""  # what went wrong last, in one sentence
         self.revision = 0  # counts changes of what moves the first body
-        self.latency: float | None = None  # seconds from the last change to the first step that obeyed it
+        self.latency: float | None = None  # seconds from the last wish to the first step that obeyed it
         self.estimates = Estimator(agent)
         self._generator = torch.Generator().manual_seed(seed)
-        self.changed_at = 0.0  # time.perf_counter() when what is wanted was changed last
+        self.changed_at = 0.0  # time.perf_counter() when something else was asked for last
         self._schedule: Schedule | None = None
         self.prompted: Prompted
         self.states: States
@@ -132,7 +133,8 @@ class PlaySession:
 
     def want(self, task: Task, text: str) -> None:
         """Follow a task's plain prompt from the next step on; ``text`` is how the user knows it."""
-        self._follow(self.prompter.reward(task), text)
+        asked = time.perf_counter()
+        self._follow(self.prompter.reward(task), text, asked)
 
     @locked
     def freeze(self, values: dict[str, float] | None = None) -> Tensor:
@@ -149,20 +151,26 @@ class PlaySession:
 
     def go_to(self, obs: Tensor) -> None:
         """Ask for a state ``[D]``, by its own prompt."""
-        self._follow(self.prompter.goal(obs), "goal")
+        asked = time.perf_counter()
+        self._follow(self.prompter.goal(obs), "goal", asked)
 
-    def _follow(self, found: Prompted, text: str) -> None:
-        said = remarks(text, found.rewards, self.prompter.states) if text != "goal" else []
+    def _follow(self, found: Prompted, text: str, asked: float) -> None:
         with self.lock:
-            self.prompted, self.text, self.remarks, self.message = found, text, said, ""
+            self.prompted, self.text, self.remarks, self.message = found, text, [], ""
             self.stop_search()
             self.adapted = None
             if self.second == "adapted":
                 self.second = "nothing"
             self.revision += 1
-            self.changed_at, self.latency = time.perf_counter(), None  # until a step obeys
+            self.changed_at, self.latency = asked, None  # until a step obeys
             self._restart_tally()
+            revision = self.revision
+        self.stirred.set()
         self.estimates.ask(PLAIN, self.plain, found.task)
+        said = remarks(text, found.rewards, self.prompter.states) if text != "goal" else []
+        with self.lock:
+            if self.revision == revision:  # the body has obeyed meanwhile, and nobody has changed his mind
+                self.remarks = said
 
     # What the second body does
 

@@ -6,10 +6,10 @@ from typing import Any, Protocol
 import mujoco
 import numpy as np
 import trimesh
-from mjviser.conversions import merge_geoms
 from numpy.typing import NDArray
 from torch import Tensor
 
+from zol.play.shapes import merged
 from zol.worlds.base import World
 from zol.worlds.donut import INNER, OUTER
 
@@ -47,7 +47,7 @@ class PointStage:
     """The donut: a ball on an annulus."""
 
     def __init__(self) -> None:
-        ball = trimesh.creation.icosphere(subdivisions=3, radius=0.06)
+        ball = trimesh.creation.icosphere(subdivisions=2, radius=0.06)
         ring = trimesh.creation.annulus(r_min=INNER, r_max=OUTER, height=0.02, sections=96)
         ring.apply_translation((0, 0, -0.02))
         self.parts = [_part(ball)]
@@ -75,13 +75,13 @@ class MujocoStage:
         moving = [b for b in range(model.nbody) if model.body_weldid[b] != 0]
         self._bodies = [b for b in moving if any(model.geom_bodyid[g] == b for g in drawn)]
         self.parts = [
-            _part(
-                merge_geoms(model, [g for g in drawn if model.geom_bodyid[g] == b]),
+            Part(
+                *merged(model, [g for g in drawn if model.geom_bodyid[g] == b]),
                 0.72 if "left" in model.body(b).name or model.body(b).name.startswith("f") else 1.0,
             )
             for b in self._bodies
         ]
-        self.around = [_part(merge_geoms(model, [g]), 0.75) for g in drawn if model.geom_bodyid[g] == 0]
+        self.around = [Part(*merged(model, [g]), 0.75) for g in drawn if model.geom_bodyid[g] == 0]
         joints = [j for j in range(model.njnt) if model.body_parentid[model.jnt_bodyid[j]] == 0]
         free = any(int(model.jnt_type[j]) == int(mujoco.mjtJoint.mjJNT_FREE) for j in joints)
         travels = [j for j in joints if _slides(model, j) and not model.jnt_limited[j]]

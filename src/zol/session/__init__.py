@@ -11,9 +11,10 @@ rewards are applied to. Command line, benchmark and users share what is here: op
 wishes into tasks, labelling the sample, and running a method of the registry (zol.adapt.METHODS).
 """
 
-from zol.session.agent import AUTO, STARTS, Agent, load
+from zol.session.agent import AUTO, Agent, load
 from zol.session.appraisal import Appraisal
 from zol.session.evaluation import Evaluation
+from zol.session.opened import STARTS
 from zol.session.skill import Skill, Skills
 from zol.session.wishes import Wish
 

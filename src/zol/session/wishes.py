@@ -1,20 +1,13 @@
 """What a user asks for: names of tasks, tasks, and functions of states, as they come.
 
-A reward is a plain function: ``s["FIELD"]`` gives torch tensors, on which NumPy's functions work, too. One
-that needs NumPy arrays (``.astype``, ``np.sum(…, axis=-1)``) is given arrays instead. It always sees states
-in rows, ``[N, …]``, wherever they come from, so that ``s["obs"][:, 0]`` means what it seems to mean.
+How a function sees states, in torch or NumPy, is in :mod:`zol.tasks.functions`.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import lru_cache
 from inspect import getdoc
 from typing import Any
-from warnings import catch_warnings, filterwarnings
 
-import numpy as np
-import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from zol.common.errors import DataError
@@ -22,6 +15,7 @@ from zol.fields import Layout, States
 from zol.tasks import Task
 from zol.tasks.expression import is_expression, typed_task
 from zol.tasks.from_file import task_from_file
+from zol.tasks.functions import called
 from zol.tasks.task import Reward
 
 Wish = str | Task | Reward
@@ -38,17 +32,13 @@ def as_reward(function: Reward) -> Reward:
     """A user's function of states; boolean, integer and NumPy results become float tensors."""
 
     def reward(states: States) -> Tensor:
-        shape = states.obs.shape[:-1]
-        value = _called(function, _in_rows(states))
-        if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in "fiub":
-            value = torch.as_tensor(value)
+        value = called(function, states)
         if not isinstance(value, Tensor) or value.is_complex():
             raise DataError(
                 f"the reward '{name_of(function)}' gave a {_kind(value)}: a reward gives one number "
-                f"per state, here a tensor or array of shape {tuple(shape)}"
+                f"per state, here a tensor or array of shape {tuple(states.obs.shape[:-1])}"
             )
-        value = value if value.is_floating_point() else value.float()
-        return value.reshape(shape) if value.shape == (shape.numel(),) else value
+        return value
 
     return reward
 
@@ -58,59 +48,6 @@ def own_reward(text: str, layout: Layout, tasks: Mapping[str, Task]) -> Task:
     if ".py:" not in text and is_expression(text, layout):
         return typed_task(text, layout, tasks)
     return task_from_file(text)
-
-
-class ArrayStates:
-    """States for rewards that are written in NumPy: ``s["FIELD"]`` is an array."""
-
-    def __init__(self, states: States) -> None:
-        self._states = states
-
-    def __getitem__(self, name: str) -> NDArray[Any]:
-        """The field's values: ``[N]`` for a scalar field, ``[N, size]`` otherwise."""
-        return self._states[name].numpy(force=True)
-
-    @property
-    def obs(self) -> NDArray[Any]:
-        """Whole observations ``[N, D]``."""
-        return self._states.obs.numpy(force=True)
-
-    @property
-    def action(self) -> NDArray[Any]:
-        """The actions ``[N, A]`` that led to these states."""
-        return self._states.need_action().numpy(force=True)
-
-
-def _called(function: Reward, states: States) -> Any:
-    """What the function makes of tensors, or of arrays if it cannot work on tensors."""
-    with catch_warnings():
-        filterwarnings("ignore", "__array_wrap__ must accept", DeprecationWarning)  # np.cos(tensor)
-        try:
-            return function(states)
-        except (AttributeError, TypeError) as error:
-            try:
-                return function(ArrayStates(states))  # type: ignore[arg-type]
-            except (AttributeError, TypeError):
-                raise error from None
-
-
-def _in_rows(states: States) -> States:
-    """The same states in one leading dimension, ``[N, …]``."""
-    lead = states.obs.shape[:-1]
-    if len(lead) == 1:
-        return states
-
-    def rows(values: Tensor) -> Tensor:
-        return values.reshape(lead.numel(), *values.shape[len(lead) :])
-
-    return replace(
-        states,
-        obs=rows(states.obs),
-        action=None if states.action is None else rows(states.action),
-        physics=None if states.physics is None else rows(states.physics),
-        known={name: rows(values) for name, values in states.known.items()},
-        terminated=None if states.terminated is None else rows(states.terminated),
-    )
 
 
 def with_names(wishes: Wishes) -> list[tuple[str, Wish]]:

@@ -1,7 +1,8 @@
 """Rewards of your own from a Python file, named as ``FILE.py:NAME``.
 
-NAME is a function of states, ``def backwards(s): return (-s["speed"]).clamp(0, 1)``, or a
-:class:`~zol.tasks.Task`. The file is run, as by ``import``: name only what you would run yourself.
+NAME is a function of states in torch or NumPy (:mod:`zol.tasks.functions`), such as
+``def backwards(s): return (-s["speed"]).clamp(0, 1)``, or a :class:`~zol.tasks.Task`. The file is run, as by
+``import``: name only what you would run yourself.
 """
 
 import importlib.util
@@ -14,6 +15,7 @@ from torch import Tensor
 
 from zol.common.errors import DataError, ZolError, unknown_name
 from zol.fields import States
+from zol.tasks.functions import called
 from zol.tasks.task import Reward, Task
 
 
@@ -62,7 +64,7 @@ def _guarded(function: Reward, path: Path) -> Reward:
 
     def reward(states: States) -> Tensor:
         try:
-            value = function(states)
+            value = called(function, states)
         except ZolError:
             raise
         except (Exception, SystemExit) as error:
@@ -72,7 +74,8 @@ def _guarded(function: Reward, path: Path) -> Reward:
         if not isinstance(value, torch.Tensor):
             raise DataError(
                 f"the reward '{function.__name__}' of {path} gave a {type(value).__name__}: a reward is a "
-                f"tensor with one number per state, here of shape {tuple(states.obs.shape[:-1])}"
+                "tensor with one number per state (or an array), here of shape "
+                f"{tuple(states.obs.shape[:-1])}"
             )
         return value
 

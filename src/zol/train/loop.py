@@ -9,12 +9,13 @@ import math
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Annotated, Any, Literal, Protocol
 
 import torch
 from pydantic import Field
 from rich.progress import Progress
 from torch import Tensor
+from tyro.conf import arg
 
 from zol import checkpoint
 from zol.common import interrupts, parallel
@@ -83,7 +84,7 @@ class TrainConfig(Config):
     """fuse networks with torch.compile; pays on GPUs at most"""
     tensorboard: bool = False
     """write event files for TensorBoard, too"""
-    wandb: str = ""
+    wandb: Annotated[str, arg(metavar="PROJECT")] = ""
     """project of Weights & Biases that metrics are sent to, too"""
 
     @property
