@@ -35,6 +35,15 @@ WORLDS: Registry[Callable[[], World]] = Registry(
         "antmaze-large": Entry(
             "zol.worlds.ogbench.maze:antmaze_large", "OGBench: an ant in a maze of 46 cells", extra="ogbench"
         ),
+        "cube-single": Entry(
+            "zol.worlds.ogbench.cube:cube_single", "OGBench: a robot arm and one cube", extra="ogbench"
+        ),
+        "cube-double": Entry(
+            "zol.worlds.ogbench.cube:cube_double", "OGBench: a robot arm and two cubes", extra="ogbench"
+        ),
+        "puzzle-3x3": Entry(
+            "zol.worlds.ogbench.puzzle:puzzle_3x3", "OGBench: a robot arm and nine buttons", extra="ogbench"
+        ),
         "humenv": Entry("zol.worlds.humenv:world", "the humanoid of Meta Motivo", extra="humenv"),
     },
 )
