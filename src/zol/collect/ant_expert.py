@@ -1,13 +1,17 @@
 """The ant expert: a policy that walks into a commanded direction, which maze data are made with.
 
-It sees what OGBench's experts see, the observation without the place and a unit direction, in a frame of its own:
+It sees what OGBench's experts see, the observation without the place and a unit direction, in a frame of
+its own:
 
-* the world is turned about its vertical axis until the command points along x, because the ground looks alike from
+* the world is turned about its vertical axis until the command points along x, because the ground looks alike
+from
   every side;
-* the body's legs are counted from another one, so that it heads within 45 degrees of the command, because the body
+* the body's legs are counted from another one, so that it heads within 45 degrees of the command, because the
+body
   looks alike from four sides.
 
-What has to be learned is then one walk, straight ahead, instead of a walk for every pair of heading and command.
+What has to be learned is then one walk, straight ahead, instead of a walk for every pair of heading and
+command.
 """
 
 from importlib.resources import as_file, files
@@ -22,10 +26,13 @@ from zol.models.layers import Normaliser, layer_norm, linear
 
 SEEN = 27  # columns of the ant's observation without its place
 ACTIONS = 8
-BUNDLED = "ant_expert.safetensors"  # trained by ``zol explore ant-expert``; docs/ogbench.md says how well it walks
+BUNDLED = (
+    "ant_expert.safetensors"  # trained by ``zol data ant-expert``; docs/ogbench.md says how well it walks
+)
 
 
-# Motors are listed (hip, ankle) of leg 4, 1, 2, 3; joints of leg 1, 2, 3, 4. Legs 2 and 3 bend their ankles towards
+# Motors are listed (hip, ankle) of leg 4, 1, 2, 3; joints of leg 1, 2, 3, 4. Legs 2 and 3 bend their ankles
+# towards
 # negative angles, which is turned round here, so that all legs are described alike.
 BEND = (1.0, -1.0, -1.0, 1.0)
 
@@ -64,7 +71,7 @@ def load_expert(path: str | Path | None = None) -> AntExpert:
         with as_file(files("zol.collect") / BUNDLED) as bundled:
             if not bundled.is_file():
                 raise DataError(
-                    "this installation has no ant expert: train one with 'zol explore ant-expert --out runs/ant' "
+                    "this installation has no ant expert: train one, zol data ant-expert --out runs/ant, "
                     "and give its expert.safetensors as --expert"
                 )
             return _read(bundled)
@@ -97,7 +104,9 @@ def own_view(obs: Tensor, direction: Tensor) -> tuple[Tensor, Tensor]:
     vx, vy, vz = obs[:, 15:18].unbind(-1)
     velocity = torch.stack([c * vx + s * vy, c * vy - s * vx, vz], -1)
     spin_x, spin_y, spin_z = obs[:, 18:21].unbind(-1)
-    turn_c, turn_s = (torch.stack([f(k * torch.pi / 2) for k in torch.arange(4)]) for f in (torch.cos, torch.sin))
+    turn_c, turn_s = (
+        torch.stack([f(k * torch.pi / 2) for k in torch.arange(4)]) for f in (torch.cos, torch.sin)
+    )
     kc, ks = turn_c.to(obs)[quarters], turn_s.to(obs)[quarters]
     spin = torch.stack([kc * spin_x - ks * spin_y, ks * spin_x + kc * spin_y, spin_z], -1)
     joints, speeds = _legs(obs[:, 7:15], quarters), _legs(obs[:, 21:29], quarters)
@@ -154,7 +163,7 @@ def _times(a: Tensor, b: Tensor) -> Tensor:
 
 
 def upright(obs: Tensor) -> Tensor:
-    """Whether ants ``[n, 29]`` are on their feet: not upside down, and neither sunk nor thrown up, ``[n]``."""
+    """Whether ants ``[n, 29]`` are on their feet: not upside down, neither sunk nor thrown up, ``[n]``."""
     height, q = obs[:, 2], nn.functional.normalize(obs[:, 3:7], dim=-1)
     up = 1 - 2 * (q[:, 1].square() + q[:, 2].square())
     return (up > 0) & (height > 0.2) & (height < 1.0)

@@ -3,12 +3,12 @@
     reward   displacement along the command in metres per second; nothing follows a fall
     target   r + γ · min_i Q̄_i(s', clip(π(s') + ε)),      actor   max_π Q_1(s, π(s)) every other update
 
-A command stays for 100 steps, as in OGBench's recipe. Displacement can be judged against any direction, so half of
-every batch is relabelled with directions that nobody commanded; in the expert's own view (see
+A command stays for 100 steps, as in OGBench's recipe. Displacement can be judged against any direction, so
+half of every batch is relabelled with directions that nobody commanded; in the expert's own view (see
 :mod:`zol.collect.ant_expert`) they are further headings from which the same walk is learned.
 
-The folder holds everything: transitions (a memory-mapped ring), networks, optimisers, generator. An interrupted
-run goes on from its last save with fresh ants.
+The folder holds everything: transitions (a memory-mapped ring), networks, optimisers, generator. An
+interrupted run goes on from its last save with fresh ants.
 """
 
 import copy
@@ -19,12 +19,20 @@ from pathlib import Path
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import Field
 from rich.progress import Progress
-from torch import Tensor
+from torch import Tensor, nn
 
-from zol.collect.ant_expert import ACTIONS, SEEN, AntExpert, by_legs, network, own_view, unit_directions, upright
-from zol.common.config import Config
+from zol.collect.ant_config import AntConfig
+from zol.collect.ant_expert import (
+    ACTIONS,
+    SEEN,
+    AntExpert,
+    by_legs,
+    network,
+    own_view,
+    unit_directions,
+    upright,
+)
 from zol.common.interrupts import Stopped
 from zol.common.outputs import require_place
 from zol.common.progress import Ticker
@@ -39,41 +47,6 @@ OBS = 29
 SECONDS = 0.1  # between two actions
 
 
-class AntConfig(Config):
-    """How the expert is trained."""
-
-    steps: int = Field(default=1_000_000, ge=1)
-    """environment steps altogether"""
-    envs: int = Field(default=64, ge=1)
-    """ants stepped together"""
-    updates: int = Field(default=4, ge=1)
-    """updates per step of all ants"""
-    batch_size: int = Field(default=256, ge=2)
-    """transitions per update"""
-    hidden: int = Field(default=128, ge=1)
-    """width of actor and critics"""
-    learning_rate: float = Field(default=3e-4, gt=0)
-    """of actor and critics"""
-    discount: float = Field(default=0.98, ge=0, lt=1)
-    """per step of 0.1 s"""
-    target_rate: float = Field(default=0.005, gt=0, le=1)
-    """how fast target critics follow"""
-    noise: float = Field(default=0.2, ge=0)
-    """of exploring actions, and of actions inside targets"""
-    noise_clip: float = Field(default=0.5, ge=0)
-    """bound of the noise inside targets"""
-    random_steps: int = Field(default=10_000, ge=0)
-    """environment steps with uniform actions at the beginning"""
-    command_steps: int = Field(default=100, ge=1)
-    """steps after which a command changes"""
-    episode_steps: int = Field(default=200, ge=1)
-    """steps after which an ant is put back, if it has not fallen before"""
-    seed: int = 0
-    """of ants, networks and noise"""
-    save_every: int = Field(default=50_000, ge=1)
-    """environment steps between saves"""
-
-
 @dataclass(frozen=True)
 class Walk:
     """How well commands are followed: displacements in metres of ants that were given one direction each."""
@@ -85,7 +58,7 @@ class Walk:
 
     @property
     def followed(self) -> Tensor:
-        """Whether an ant went at least one cell of a maze (4 m), within 30 degrees of its command, on its feet."""
+        """Whether an ant went a cell of a maze (4 m) within 30 degrees of its command, on its feet."""
         return (self.along >= 4.0) & (self.aside.abs() <= 0.577 * self.along) & ~self.fallen
 
     def words(self) -> str:
@@ -99,7 +72,9 @@ class Walk:
 
 
 @torch.no_grad()
-def test_walk(expert: AntExpert, n: int, generator: torch.Generator, *, steps: int = 100, noise: float = 0.0) -> Walk:
+def walk_test(
+    expert: AntExpert, n: int, generator: torch.Generator, *, steps: int = 100, noise: float = 0.0
+) -> Walk:
     """Command ``n`` ants into one direction each, spread over the circle, for ``steps`` steps."""
     world = open_ground()
     states = world.reset(n, generator)
@@ -117,7 +92,10 @@ def test_walk(expert: AntExpert, n: int, generator: torch.Generator, *, steps: i
 
 
 def train_expert(
-    out: str | Path, config: AntConfig = AntConfig(), *, progress: Progress | None = None  # noqa: B008
+    out: str | Path,
+    config: AntConfig = AntConfig(),  # noqa: B008
+    *,
+    progress: Progress | None = None,
 ) -> AntExpert:
     """Train an expert in the folder ``out``, or go on with one; the expert is ``out/expert.safetensors``."""
     require_place(out)
@@ -212,7 +190,9 @@ class _Training:
             action = by_legs(action, quarters)
             e.normaliser.update(s)
             s, s2 = e.scaled(s), e.scaled(s2)
-            noise = (c.noise * torch.randn(action.shape, generator=self.generator)).clamp(-c.noise_clip, c.noise_clip)
+            noise = (c.noise * torch.randn(action.shape, generator=self.generator)).clamp(
+                -c.noise_clip, c.noise_clip
+            )
             following = (e.act(s2) + noise).clamp(-1, 1)
             value = self.target_critic(torch.cat([s2, following], -1)).amin(0).squeeze(-1)
             target = reward + c.discount * (1 - fallen.squeeze(-1)) * value
@@ -233,7 +213,7 @@ class _Training:
         state = named_state(self._parts()) | {"generator": self.generator.get_state()}
         write_tensors(self.out / STATE, state, {"steps": str(self.steps), "rows": str(self.memory.rows)})
 
-    def _parts(self):  # type: ignore[no-untyped-def]
+    def _parts(self) -> dict[str, nn.Module | Adam]:
         return {
             "expert": self.expert,
             "critic": self.critic,

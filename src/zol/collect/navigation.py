@@ -1,11 +1,13 @@
 """Maze data by OGBench's recipes: walk along shortest ways, stitch short ones, or stagger about.
 
-navigate   start in any free cell, go to a cell that is no corridor, then to the next one; episodes of 1000 steps
-stitch     go to a cell exactly four cells away and stay there; 200 steps, so that long ways must be put together
-explore    a random direction every ten steps, with so much noise that it hardly gets anywhere; 500 steps
+navigate   start in any free cell, go to a cell that is no corridor, then to the next one; episodes of 1000
+steps stitch     go to a cell exactly four cells away and stay there; 200 steps, so that long ways must be put
+together explore    a random direction every ten steps, with so much noise that it hardly gets anywhere; 500
+steps
 
-The way is that of a breadth-first search over cells: go towards the centre of the next one, and inside the last one
-towards the goal itself. A point moves along the direction; an ant is commanded by it (:mod:`zol.collect.ant_expert`).
+The way is that of a breadth-first search over cells: go towards the centre of the next one, and inside the
+last one towards the goal itself. A point moves along the direction; an ant is commanded by it
+(:mod:`zol.collect.ant_expert`).
 """
 
 from collections.abc import Mapping
@@ -71,7 +73,7 @@ class Navigator:
         return (wanted + self.noise * noise).clamp(-1, 1)
 
     def end(self, states: States) -> Mapping[str, int]:
-        """How many episodes there were, in how many the first goal was reached, and goals reached altogether."""
+        """Episodes, those in which the first goal was reached, and goals reached altogether."""
         if self.how == "explore":
             return {"episodes": len(self.goal)}
         self._arrivals(states["place"].double().numpy())

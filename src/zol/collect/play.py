@@ -1,15 +1,17 @@
-"""Play data on the table, by OGBench's recipe: pick cubes up and put them elsewhere, or press buttons, without end.
+"""Play data on the table, by OGBench's recipe: pick cubes up and put them elsewhere, or press buttons,
+without end.
 
-A plan is a list of key poses of the gripper with times, interpolated linearly (yaw the shorter way round) at the
-rate of actions, plus noise that is smooth in time. Actions are the differences between plan and gripper. When a plan
-has ended the next target is drawn, so that an episode of 1000 steps holds about ten moved cubes or thirty presses.
-Plans of all environments are arrays; those that end at the same step are made together.
+A plan is a list of key poses of the gripper with times, interpolated linearly (yaw the shorter way round) at
+the rate of actions, plus noise that is smooth in time. Actions are the differences between plan and gripper.
+When a plan has ended the next target is drawn, so that an episode of 1000 steps holds about ten moved cubes
+or thirty presses. Plans of all environments are arrays; those that end at the same step are made together.
 """
 
 from collections.abc import Mapping
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from zol.common.errors import DataError
@@ -20,6 +22,7 @@ from zol.worlds.ogbench.arm import CENTRE, GRIPPER_SCALE, SCALE, STRETCH
 from zol.worlds.ogbench.cube import FREE_AREA, IN_PLACE, ON_TABLE, CubeWorld
 from zol.worlds.ogbench.puzzle import BUTTONS, PuzzleWorld
 
+Indices = NDArray[np.int64]
 SECONDS = 0.05  # between two actions
 INTERVAL = 0.4  # seconds, the unit of plans
 NOISE = 0.1 * STRETCH
@@ -27,6 +30,7 @@ SMOOTHING = np.exp(-(np.arange(-2, 3) ** 2) / (2 * 0.5**2))  # a Gaussian of hal
 STEPS = 1000
 CUBE_HEIGHT = 0.04
 HALF_PI = np.pi / 2
+UP = np.array([0.0, 0.0, 1.0])
 # Times of the key poses of moving a cube, in intervals, and how far the gripper is closed there.
 MOVE_TIMES = np.array([0.0, 1.0, 2.5, 3.5, 4.5, 5.5, 6.5, 8.0, 9.0, 10.0, 11.0])
 MOVE_GRIP = np.array([0.0, 0.0, 0.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.0, 0.0, 0.0])
@@ -65,23 +69,27 @@ class Player:
         """Plans that ended, and how many of them achieved what they were for."""
         return {"plans": self.tried, "achieved": self.done}
 
-    def achieved(self, seen: "_Seen", which: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
+    def achieved(self, seen: "_Seen", which: Indices) -> NDArray[np.bool_]:
         """Whether the plans of these environments did what they were made for."""
         raise NotImplementedError
 
-    def keyframes(self, seen: "_Seen", which: np.ndarray) -> tuple[Array, Array, Array, Array]:  # type: ignore[type-arg]
-        """Times ``[m, K]`` in seconds, places ``[m, K, 3]``, yaws ``[m, K]`` and grips ``[K]`` of new plans."""
+    def keyframes(self, seen: "_Seen", which: Indices) -> tuple[Array, Array, Array, Array]:
+        """Times ``[m, K]`` in seconds, places ``[m, K, 3]``, yaws ``[m, K]``, grips ``[K]`` of new plans."""
         raise NotImplementedError
 
     def draw(self, low: Array | float, high: Array | float, shape: tuple[int, ...]) -> Array:
         """Uniform numbers."""
-        return uniform(np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64), shape, self.generator)
+        return uniform(
+            np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64), shape, self.generator
+        )
 
-    def _replan(self, seen: "_Seen", which: np.ndarray) -> None:  # type: ignore[type-arg]
+    def _replan(self, seen: "_Seen", which: Indices) -> None:
         times, places, yaws, grip = self.keyframes(seen, which)
         longest = int(np.ceil(times[:, -1].max() / SECONDS)) + 1
         t = SECONDS * np.arange(longest)
-        segment = np.minimum((times[:, None, :] <= t[None, :, None]).sum(-1) - 1, times.shape[1] - 2)  # [m, T]
+        segment = np.minimum(
+            (times[:, None, :] <= t[None, :, None]).sum(-1) - 1, times.shape[1] - 2
+        )  # [m, T]
         rows = np.arange(len(which))[:, None]
         begin, end = times[rows, segment], times[rows, segment + 1]
         share = np.clip((t[None] - begin) / (end - begin), 0, 1)[..., None]
@@ -116,13 +124,13 @@ class CubePlayer(Player):
         self.stacking = self.draw(0.0, most, (n,))
         return states
 
-    def achieved(self, seen: "_Seen", which: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
+    def achieved(self, seen: "_Seen", which: Indices) -> NDArray[np.bool_]:
         """Whether the cube is where it should be."""
         cubes = seen.cubes(self.world.cubes)[0][which, self.cube[which]]
-        close: np.ndarray = np.linalg.norm(cubes - self.target[which], axis=-1) <= IN_PLACE  # type: ignore[type-arg]
+        close: NDArray[np.bool_] = np.linalg.norm(cubes - self.target[which], axis=-1) <= IN_PLACE
         return close
 
-    def keyframes(self, seen: "_Seen", which: np.ndarray) -> tuple[Array, Array, Array, Array]:  # type: ignore[type-arg]
+    def keyframes(self, seen: "_Seen", which: Indices) -> tuple[Array, Array, Array, Array]:
         """Hover over the cube, grasp it, lift it, carry it over, put it down, let go, withdraw."""
         m = len(which)
         where, turned = (values[which] for values in seen.cubes(self.world.cubes))
@@ -132,11 +140,12 @@ class CubePlayer(Player):
         initial, heading = seen.place[which], seen.yaw[which]
         grasp = _nearest_quarter(heading, turned[rows, self.cube[which]])
         release = _nearest_quarter(grasp, self.draw(0.0, 2 * np.pi, (m,)))
-        up = np.array([0.0, 0.0, 1.0])
-        over_cube = cube + up * self.draw(0.1, 0.2, (m, 1))
+        over_cube = cube + UP * self.draw(0.1, 0.2, (m, 1))
         target = self.target[which]
-        over_target = target + up * self.draw(0.1, 0.2, (m, 1))
-        bend = np.tan(_wrapped(release - grasp) / 4)[:, None] / 2  # a screw motion passes the middle of an arc
+        over_target = target + UP * self.draw(0.1, 0.2, (m, 1))
+        bend = (
+            np.tan(_wrapped(release - grasp) / 4)[:, None] / 2
+        )  # a screw motion passes the middle of an arc
         across = (over_target - over_cube)[:, :2]
         middle = (over_cube + over_target) / 2
         middle[:, :2] -= bend * np.stack([-across[:, 1], across[:, 0]], axis=-1)
@@ -145,13 +154,25 @@ class CubePlayer(Player):
         bounds = self.world.arm_bounds
         final, last_yaw = self.draw(bounds[0], bounds[1], (m, 3)), self.draw(-np.pi, np.pi, (m,))
         half = grasp + _wrapped(release - grasp) / 2
-        places = [initial, over_cube, cube, cube, over_cube, clear, over_target, target, target, over_target, final]
+        places = [
+            initial,
+            over_cube,
+            cube,
+            cube,
+            over_cube,
+            clear,
+            over_target,
+            target,
+            target,
+            over_target,
+            final,
+        ]
         yaws = [heading, grasp, grasp, grasp, grasp, half, release, release, release, release, last_yaw]
         jitter = self.draw(-0.2, 0.2, (m, len(MOVE_TIMES)))
         jitter[:, 0] = 0.0
         return INTERVAL * (MOVE_TIMES + jitter), np.stack(places, 1), np.stack(yaws, 1), MOVE_GRIP
 
-    def _choose(self, where: Array, which: np.ndarray) -> tuple[np.ndarray, Array]:  # type: ignore[type-arg]
+    def _choose(self, where: Array, which: Indices) -> tuple[Indices, Array]:
         """A cube with nothing on it, and where it goes: somewhere on the table, or onto another one."""
         m, count = where.shape[:2]
         apart = np.linalg.norm(where[:, :, None, :2] - where[:, None, :, :2], axis=-1)
@@ -179,18 +200,18 @@ class ButtonPlayer(Player):
         self.button, self.colour = np.zeros(n, dtype=np.int64), np.zeros(n)
         return states
 
-    def achieved(self, seen: "_Seen", which: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
+    def achieved(self, seen: "_Seen", which: Indices) -> NDArray[np.bool_]:
         """Whether the button shows the other colour now."""
-        changed: np.ndarray = seen.colours()[which, self.button[which]] != self.colour[which]  # type: ignore[type-arg]
+        changed: NDArray[np.bool_] = seen.colours()[which, self.button[which]] != self.colour[which]
         return changed
 
-    def keyframes(self, seen: "_Seen", which: np.ndarray) -> tuple[Array, Array, Array, Array]:  # type: ignore[type-arg]
+    def keyframes(self, seen: "_Seen", which: Indices) -> tuple[Array, Array, Array, Array]:
         """Above the button, down onto it, up again, away."""
         m = len(which)
         button = torch.randint(BUTTONS, (m,), generator=self.generator).numpy()
         self.button[which], self.colour[which] = button, seen.colours()[which, button]
         top = self.world.tops[button]
-        initial, over, pressed = seen.place[which], top + [0.0, 0.0, 0.06], top + [0.0, 0.0, -0.025]
+        initial, over, pressed = seen.place[which], top + 0.06 * UP, top - 0.025 * UP
         bounds = self.world.arm_bounds
         final, last_yaw = self.draw(bounds[0], bounds[1], (m, 3)), self.draw(-np.pi, np.pi, (m,))
         approach = 0.5 + 4 * np.linalg.norm(initial - over, axis=-1)
@@ -215,7 +236,9 @@ class _Seen:
 
     def cubes(self, count: int) -> tuple[Array, Array]:
         """Places ``[n, count, 3]`` and yaws ``[n, count]``."""
-        places = np.stack([self.states[f"cube_{k}"].double().numpy() / SCALE + CENTRE for k in range(count)], axis=1)
+        places = np.stack(
+            [self.states[f"cube_{k}"].double().numpy() / SCALE + CENTRE for k in range(count)], axis=1
+        )
         turns = np.stack([self.states[f"cube_{k}_yaw"].double().numpy() for k in range(count)], axis=1)
         return places, np.arctan2(turns[..., 1], turns[..., 0])
 
@@ -231,7 +254,9 @@ def player(world: World) -> Player:
         return CubePlayer(world)
     if isinstance(world, PuzzleWorld):
         return ButtonPlayer(world)
-    raise DataError(f"--how play is for cubes and buttons, and {world.name} has none: try navigate, stitch or rnd")
+    raise DataError(
+        f"--how play is for cubes and buttons, and {world.name} has none: try navigate, stitch or rnd"
+    )
 
 
 def _wrapped(angle: Array) -> Array:

@@ -1,12 +1,12 @@
 """Data by recipe: scripted behaviour in all environments of a world at once, written round by round.
 
-A round is one episode in every environment. Its randomness comes from a generator of its own, seeded by the seed
-of the set and the number of episodes before it, and its episodes are committed together: a run that was
+A round is one episode in every environment. Its randomness comes from a generator of its own, seeded by the
+seed of the set and the number of episodes before it, and its episodes are committed together: a run that was
 interrupted plays its last round again, bit for bit, and loses nothing else.
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -56,7 +56,7 @@ def collect(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Dataset:
-    """Collect ``steps`` transitions (whole episodes) into the set at ``out``; an unfinished one is continued."""
+    """Collect ``steps`` transitions in whole episodes into the set at ``out``; an unfinished one goes on."""
     require_place(out)
     if steps < 1 or envs < 1:
         raise DataError(f"there is nothing to collect: steps={steps}, envs={envs}; both are at least 1")
@@ -84,7 +84,13 @@ class _Collection:
         self.world, self.script, self.out, self.envs, self.seed = world, script, out, envs, seed
         self.wanted = -(-steps // script.steps)
         starts = world.reset(RESETS, torch.Generator().manual_seed(seed)).obs
-        facts = {"world": world.name, "how": how, "seed": seed, "envs": envs}
+        facts = {
+            "world": world.name,
+            "dataset": f"{world.name}-{how}",
+            "how": how,
+            "seed": seed,
+            "envs": envs,
+        }
         self.writer = DatasetWriter(
             out, provenance=provenance.of_data("script", **facts), resets=starts.float().numpy()
         )
@@ -103,8 +109,9 @@ class _Collection:
     def kept(self) -> str:
         """What is left of a collection that ends now, in words."""
         return (
-            f"{self.done_steps:,} steps in {self.writer.episodes:,} episodes are saved in {self.out}, the unfinished "
-            f"round of {self.envs} episodes is lost (fewer --envs make shorter rounds); the same command continues"
+            f"{self.done_steps:,} steps in {self.writer.episodes:,} episodes are saved in {self.out}, the "
+            f"unfinished round of {self.envs} episodes is lost (fewer --envs make shorter rounds); the same "
+            "command continues"
         )
 
     def round(self) -> Iterator[tuple[int, str]]:
@@ -136,14 +143,11 @@ class _Collection:
         for name, value in {"source": "script", **facts}.items():
             if known.get(name) != value:
                 raise DataError(
-                    f"{self.out} was made with {name}={known.get(name)!r}, now {name}={value!r} is asked for: go on "
-                    "with the same value, or choose another folder"
+                    f"{self.out} was made with {name}={known.get(name)!r}, now {value!r} is asked for: "
+                    "go on with the same value, or choose another folder"
                 )
 
 
 def hash_seed(seed: int, episodes: int) -> int:
     """The seed of the round that begins after so many episodes."""
     return (1_000_003 * (seed + 1) + 7919 * episodes) % (2**62)
-
-
-Maker = Callable[[World], Script]

@@ -24,10 +24,14 @@ WORLDS: Registry[Callable[[], World]] = Registry(
         "quadruped": Entry("zol.worlds.dmc.quadruped:world", "a body on four legs, in space", extra="dmc"),
         "point_mass_maze": Entry("zol.worlds.dmc.maze:world", "a ball in a maze of four rooms", extra="dmc"),
         "pointmaze-medium": Entry(
-            "zol.worlds.ogbench.maze:pointmaze_medium", "OGBench: a point in a maze of 26 cells", extra="ogbench"
+            "zol.worlds.ogbench.maze:pointmaze_medium",
+            "OGBench: a point in a maze of 26 cells",
+            extra="ogbench",
         ),
         "pointmaze-large": Entry(
-            "zol.worlds.ogbench.maze:pointmaze_large", "OGBench: a point in a maze of 46 cells", extra="ogbench"
+            "zol.worlds.ogbench.maze:pointmaze_large",
+            "OGBench: a point in a maze of 46 cells",
+            extra="ogbench",
         ),
         "antmaze-medium": Entry(
             "zol.worlds.ogbench.maze:antmaze_medium", "OGBench: an ant in a maze of 26 cells", extra="ogbench"

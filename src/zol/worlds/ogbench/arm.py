@@ -1,12 +1,13 @@
 """A table with a robot arm: a UR5e with a two-finger gripper that points down, 20 actions per second.
 
-An action moves the gripper by up to 5 cm along x, y and z, turns it about the vertical by up to 0.3 rad and opens
-or closes it; inverse kinematics turn the pose that it asks for into joint angles, which servos then follow for 25
-physics steps of 2 ms. What is on the table is in :mod:`zol.worlds.ogbench.cube` and its neighbours.
+An action moves the gripper by up to 5 cm along x, y and z, turns it about the vertical by up to 0.3 rad and
+opens or closes it; inverse kinematics turn the pose that it asks for into joint angles, which servos then
+follow for 25 physics steps of 2 ms. What is on the table is in :mod:`zol.worlds.ogbench.cube` and its
+neighbours.
 
-Observations show the gripper as MuJoCo last computed it, which is before the last of the 25 physics steps, and the
-next action starts from there, as in the package. A simulator state does not hold that, so a state that is put back
-with ``set_physics`` shows the gripper where it is: up to a fraction of a millimetre further.
+Observations show the gripper as MuJoCo last computed it, which is before the last of the 25 physics steps,
+and the next action starts from there, as in the package. A simulator state does not hold that, so a state
+that is put back with ``set_physics`` shows the gripper where it is: up to a fraction of a millimetre further.
 """
 
 import copy
@@ -65,7 +66,7 @@ class ArmWorld(ControlWorld):
         self._offset = self._flange_in_pinch()
 
     def reach(self, place: Array, yaw: Array, begin: Array | None = None) -> Array:
-        """Joints ``[n, 6]`` that bring the fingertips to places ``[n, 3]``, pointing down with yaws ``[n]``."""
+        """Joints ``[n, 6]`` that bring the fingertips to places ``[n, 3]``, pointing down, turned by yaws."""
         down = rotations.multiply(rotations.about_z(yaw), rotations.STRAIGHT_DOWN)
         where, turn = self._offset
         flange = rotations.rotate(down, np.broadcast_to(where, place.shape)) + place
@@ -73,7 +74,7 @@ class ArmWorld(ControlWorld):
         return self.inverse.solve(flange, rotations.multiply(down, turn), start)
 
     def arm_starts(self, n: int, generator: torch.Generator) -> Array:
-        """qpos ``[n, nq]`` with the gripper anywhere above the table, turned at random; objects as in the model."""
+        """qpos ``[n, nq]`` with the gripper anywhere above the table; objects are as in the model."""
         place = uniform(self.arm_bounds[0], self.arm_bounds[1], (n, 3), generator)
         yaw = uniform(np.array(-np.pi), np.array(np.pi), (n,), generator)
         qpos = np.tile(self.domain.model.qpos0, (n, 1))
@@ -129,7 +130,7 @@ class ArmWorld(ControlWorld):
         ]
 
     def finger_force(self, batch: Batch) -> Array:
-        """Force and torque on a finger ``[n, 6]`` in the last physics step; none in a state that was put back."""
+        """Force and torque on a finger ``[n, 6]`` in the last physics step; none in a state put back."""
         force: Array = batch.cfrc_ext[:, self._pad]
         return force
 
@@ -159,7 +160,9 @@ class ArmWorld(ControlWorld):
         turns = rotations.from_matrix(data.site_xmat[[self._pinch, self._flange]])
         back = rotations.inverse(turns[0])
         pinch, flange = data.site_xpos[[self._pinch, self._flange]]
-        return rotations.rotate(back, flange) + -rotations.rotate(back, pinch), rotations.multiply(back, turns[1])
+        return rotations.rotate(back, flange) + -rotations.rotate(back, pinch), rotations.multiply(
+            back, turns[1]
+        )
 
     def _split(self, physics: Tensor) -> tuple[Tensor, Array]:
         rows = physics.detach().to("cpu", torch.float64)
@@ -180,11 +183,13 @@ PINCH, FLANGE, PAD = "ur5e/robotiq/pinch", "ur5e/attachment_site", "ur5e/robotiq
 
 def arm_alone() -> Model:
     """The arm without gripper and table, for inverse kinematics."""
-    return mujoco.MjModel.from_xml_path(str(model_file("manipspace/descriptions/universal_robots_ur5e/ur5e.xml")))
+    return mujoco.MjModel.from_xml_path(
+        str(model_file("manipspace/descriptions/universal_robots_ur5e/ur5e.xml"))
+    )
 
 
 def table(camera: tuple[tuple[float, ...], tuple[float, ...]]) -> "mujoco.MjSpec":
-    """A table with walls that only objects feel, and the arm with its gripper; ``camera`` is (pos, xyaxes)."""
+    """A table with walls that only objects feel, and the arm; ``camera`` is (pos, xyaxes)."""
     spec = _read("floor_wall.xml")
     arm, gripper = _read("universal_robots_ur5e/ur5e.xml"), _read("robotiq_2f85/2f85.xml")
     for part in (*arm.lights, *arm.keys):

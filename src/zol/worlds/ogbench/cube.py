@@ -1,7 +1,7 @@
 """Cubes on the table: one or two are to be moved to places that a task names.
 
-28 observations with one cube, 37 with two: the arm's 19, then per cube its place, orientation and yaw. A cube is in
-its place within 4 cm; the reward counts cubes that are not (minus one each).
+28 observations with one cube, 37 with two: the arm's 19, then per cube its place, orientation and yaw. A cube
+is in its place within 4 cm; the reward counts cubes that are not (minus one each).
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,17 @@ from zol.fields import Field, Layout, States
 from zol.tasks import Task
 from zol.worlds.dmc.domain import Array, Batch, Domain, Model, uniform
 from zol.worlds.ogbench import rotations
-from zol.worlds.ogbench.arm import ARM_FIELDS, ARM_SIZE, CENTRE, OBJECTS, SCALE, SUBSTEPS, ArmWorld, compiled, table
+from zol.worlds.ogbench.arm import (
+    ARM_FIELDS,
+    ARM_SIZE,
+    CENTRE,
+    OBJECTS,
+    SCALE,
+    SUBSTEPS,
+    ArmWorld,
+    compiled,
+    table,
+)
 from zol.worlds.ogbench.package import model_file
 from zol.worlds.ogbench.rewards import goal_tasks
 
@@ -79,7 +89,9 @@ class CubeWorld(ArmWorld):
         )
         super().__init__(domain)
         self._moves = moves
-        made = [task for number, move in enumerate(moves, start=1) for task in self._tasks(f"task{number}", move)]
+        made = [
+            task for number, move in enumerate(moves, start=1) for task in self._tasks(f"task{number}", move)
+        ]
         self.tasks = {task.name: task for task in made}
 
     def starts_at(self, places: Array, yaw: Array, generator: torch.Generator) -> Array:
@@ -100,7 +112,7 @@ class CubeWorld(ArmWorld):
         off = np.full(2, JITTER)
         places = places.copy()
         places[..., :2] += uniform(-off, off, (*places.shape[:2], 2), generator)
-        return self.starts_at(places, _yaws(*places.shape[:2], generator), generator)
+        return self.starts_at(places, _yaws(len(places), self.cubes, generator), generator)
 
     def _any_start(self, of: Model, n: int, generator: torch.Generator) -> Array:
         chosen = torch.randint(len(self._moves), (n,), generator=generator).numpy()
@@ -125,15 +137,19 @@ class CubeWorld(ArmWorld):
         def starts(n: int, generator: torch.Generator) -> Tensor:
             return torch.from_numpy(self._begin(np.tile(begin, (n, 1, 1)), generator))
 
-        return goal_tasks(name, move.words, in_place, starts, self._shown(goal), place=tuple(map(float, goal[-1])))
+        return goal_tasks(
+            name, move.words, in_place, starts, self._shown(goal), place=tuple(map(float, goal[-1]))
+        )
 
     def _shown(self, goal: Array) -> Tensor:
-        """What the goal looks like: cubes in their places, the gripper waiting in the middle above the table."""
+        """What the goal looks like: cubes in their places, the gripper waiting above the middle."""
         physics = np.zeros((1, self.domain.physics_dim))
         qpos = physics[:, : self.domain.model.nq]
         qpos[:] = self.domain.model.qpos0
         qpos[:, :6] = self.reach(self.arm_bounds.mean(0, keepdims=True), np.zeros(1))
-        qpos[0, OBJECTS:] = np.concatenate([goal, np.tile([1.0, 0, 0, 0], (len(goal), 1))], axis=1).reshape(-1)
+        qpos[0, OBJECTS:] = np.concatenate([goal, np.tile([1.0, 0, 0, 0], (len(goal), 1))], axis=1).reshape(
+            -1
+        )
         return self.observe(torch.from_numpy(physics))[0]
 
 

@@ -2,8 +2,8 @@
 
     q ← q + Jᵀ (J Jᵀ + λI)⁻¹ e,        no joint by more than 45° at a time, at most 20 times
 
-e is the error of position and orientation. Kinematics and Jacobians are MuJoCo's, in one call for all arms that
-have not arrived yet; the linear systems are one stacked solve.
+e is the error of position and orientation. Kinematics and Jacobians are MuJoCo's, in one call for all arms
+that have not arrived yet; the linear systems are one stacked solve.
 """
 
 import mujoco
@@ -25,7 +25,9 @@ class ArmInverse:
     def __init__(self, model: Model, site: str, threads: int = 0) -> None:
         """``model`` is the arm alone; ``site`` is what is brought to a pose."""
         self._model, self._threads = model, threads
-        self._model.opt.disableflags |= mujoco.mjtDisableBit.mjDSBL_CONTACT | mujoco.mjtDisableBit.mjDSBL_CONSTRAINT
+        self._model.opt.disableflags |= (
+            mujoco.mjtDisableBit.mjDSBL_CONTACT | mujoco.mjtDisableBit.mjDSBL_CONSTRAINT
+        )
         self._site, self._body = int(model.site(site).id), int(model.site(site).bodyid[0])
         self._batch: Batch | None = None
 
@@ -51,7 +53,9 @@ class ArmInverse:
             force = np.linalg.solve(jacobian @ across + DAMPING * np.eye(6), error[..., None])
             update = (across @ force)[..., 0]
             most = np.abs(update).max(axis=-1, keepdims=True)
-            q[open_ids] += np.where(most > LARGEST_TURN, update * (LARGEST_TURN / np.maximum(most, 1e-300)), update)
+            q[open_ids] += np.where(
+                most > LARGEST_TURN, update * (LARGEST_TURN / np.maximum(most, 1e-300)), update
+            )
         return q
 
     def _prepared(self, n: int) -> Batch:

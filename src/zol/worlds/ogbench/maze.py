@@ -89,7 +89,7 @@ def antmaze_large() -> MazeWorld:
 
 
 def world(body: str, maze_name: str) -> MazeWorld:
-    """A body in one of the mazes, with five tasks; episodes without a task begin as those of a random one do."""
+    """A body in one of the mazes, with five tasks; episodes without one begin as those of any of them."""
     maze = MAZES[maze_name]
     model = build_model(body, maze)
     tasks = {}
@@ -115,7 +115,7 @@ def open_ground() -> MazeWorld:
 
 
 def start_states(model: Model, cells: NDArray[np.int64], generator: torch.Generator) -> Array:
-    """Simulator states ``[n, P]`` in cells ``[n, 2]``: up to 1 m off their centres per axis, with noisy joints."""
+    """Simulator states ``[n, P]`` in cells ``[n, 2]``: up to 1 m off the centre per axis, joints noisy."""
     n, ones = len(cells), np.ones(model.nq)
     qpos = model.qpos0 + uniform(-NOISE * ones, NOISE * ones, (n, model.nq), generator)
     spread = np.full(2, START_SPREAD)

@@ -1,4 +1,5 @@
-"""The mazes as arrays: which cells are free, where they lie in metres, and the way from any cell to any other.
+"""The mazes as arrays: which cells are free, where they lie in metres, and the way from any cell to any
+other.
 
 Cells are named (row, column); a cell is a square of 4 m, and the centre of cell (1, 1) is the origin.
 """
@@ -36,7 +37,7 @@ class MazeMap:
 
     @cached_property
     def junctions(self) -> NDArray[np.int64]:
-        """Free cells that are no corridor, ``[J, 2]``: a corridor has exactly two free neighbours, opposite ones."""
+        """Free cells that are no corridor, ``[J, 2]``: a corridor has two free neighbours, opposite ones."""
         chosen = []
         for row, column in self.free:
             up, left, down, right = (not self.walls[row + i, column + j] for i, j in NEIGHBOURS)
@@ -85,7 +86,7 @@ class MazeMap:
         return [there for there in beside if there >= 0]
 
     def cell_of(self, xy: NDArray[np.float64]) -> NDArray[np.int64]:
-        """The free cells that positions ``[n, 2]`` in metres lie in, ``[n]``; the nearest one for those in walls."""
+        """The free cells that positions ``[n, 2]`` in metres lie in, ``[n]``; in walls, the nearest ones."""
         cells = np.floor((xy[:, ::-1] + 1.5 * UNIT) / UNIT).astype(np.int64)
         cells = np.clip(cells, 0, np.array(self.walls.shape) - 1)
         found = self.number[tuple(cells.T)]

@@ -1,8 +1,8 @@
 """Lights Out on the table: pressing one of 3 × 3 buttons switches it and its neighbours over.
 
-55 observations: the arm's 19, then per button which of its two colours it shows (one-hot), how deep it is pressed
-and how fast it moves. Colours are not part of MuJoCo's state: they stand behind it in a simulator state, one column
-per button. The reward counts buttons of the wrong colour (minus one each).
+55 observations: the arm's 19, then per button which of its two colours it shows (one-hot), how deep it is
+pressed and how fast it moves. Colours are not part of MuJoCo's state: they stand behind it in a simulator
+state, one column per button. The reward counts buttons of the wrong colour (minus one each).
 """
 
 import xml.etree.ElementTree as ET
@@ -62,13 +62,17 @@ class PuzzleWorld(ArmWorld):
         super().__init__(domain, arm_bounds=ABOVE_BUTTONS)
         self._force: Array | None = None
         self.tops: Array = _tops(model)  # places of the buttons' tops in metres, [9, 3]
-        made = [task for number, pair in enumerate(PUZZLES, 1) for task in self._tasks(f"task{number}", *pair)]
+        made = [
+            task for number, pair in enumerate(PUZZLES, 1) for task in self._tasks(f"task{number}", *pair)
+        ]
         self.tasks = {task.name: task for task in made}
 
     def starts_with(self, colours: Array, generator: torch.Generator) -> Array:
         """Simulator states with buttons of these colours ``[n, 9]``, at rest."""
         n = len(colours)
-        return np.concatenate([self.arm_starts(n, generator), np.zeros((n, self.domain.model.nv)), colours], axis=1)
+        return np.concatenate(
+            [self.arm_starts(n, generator), np.zeros((n, self.domain.model.nv)), colours], axis=1
+        )
 
     def scattered(self, n: int, generator: torch.Generator) -> Array:
         """Simulator states with random colours, from which data are collected."""
@@ -89,7 +93,8 @@ class PuzzleWorld(ArmWorld):
         super()._advance(batch, action)
         pressed = (before > PRESSED) & (batch.qpos[:, OBJECTS:] <= PRESSED)
         self._memory = (self._memory + pressed @ SWITCHES) % 2
-        # Contact forces stay those of the last physics step; everything else is computed where that step led to.
+        # Contact forces stay those of the last physics step; everything else is computed where that step led
+        # to.
         self._force = batch.cfrc_ext[:, self._pad].copy()
         batch.forward(stage=mujoco.mjtStage.mjSTAGE_ACC)
 
@@ -121,7 +126,7 @@ class PuzzleWorld(ArmWorld):
         return goal_tasks(name, words, right, starts, self._shown(wanted))
 
     def _shown(self, colours: Array) -> Tensor:
-        """What the goal looks like: the colours, the gripper closed and waiting in the middle above the buttons."""
+        """What the goal looks like: the colours, and the gripper waiting above the middle."""
         physics = np.zeros((1, self.domain.physics_dim + BUTTONS))
         qpos = physics[:, : self.domain.model.nq]
         qpos[:] = self.domain.model.qpos0
@@ -145,9 +150,13 @@ def build_model() -> Model:
     """The table with nine buttons on it."""
     spec = table(CAMERA)
     folder = model_file("manipspace/descriptions/button_outer.xml").parent
-    outer, inner = ET.parse(folder / "button_outer.xml").getroot(), ET.parse(folder / "button_inner.xml").getroot()
+    outer, inner = (
+        ET.parse(folder / "button_outer.xml").getroot(),
+        ET.parse(folder / "button_inner.xml").getroot(),
+    )
     compiler, world = outer.find("compiler"), outer.find("worldbody")
-    assert compiler is not None and world is not None
+    assert compiler is not None
+    assert world is not None
     compiler.set("assetdir", str(folder))
     template = inner.find("worldbody/body")
     assert template is not None
@@ -191,7 +200,13 @@ LAYOUT = Layout(
             for k in range(BUTTONS)
             for field in (
                 Field(f"button_{k}", ARM_SIZE + BUTTON_SIZE * k, 2, "", "one-hot: red, blue"),
-                Field(f"button_{k}_depth", ARM_SIZE + BUTTON_SIZE * k + 2, 1, "m/120", "0 up, negative when pressed"),
+                Field(
+                    f"button_{k}_depth",
+                    ARM_SIZE + BUTTON_SIZE * k + 2,
+                    1,
+                    "m/120",
+                    "0 up, negative when pressed",
+                ),
                 Field(f"button_{k}_velocity", ARM_SIZE + BUTTON_SIZE * k + 3, 1, "m/s"),
             )
         ),

@@ -1,6 +1,7 @@
 """Rotations of many bodies at once: quaternions (w, x, y, z) in arrays ``[..., 4]``.
 
-Sums are taken in the order of the package and of MuJoCo's own functions, so that results agree to the last bit.
+Sums are taken in the order of the package and of MuJoCo's own functions, so that results agree to the last
+bit.
 """
 
 import numpy as np
@@ -102,7 +103,9 @@ def velocity(q: Array) -> Array:
     axis = q[..., 1:]
     norm = np.sqrt(axis[..., 0] ** 2 + axis[..., 1] ** 2 + axis[..., 2] ** 2)
     none = norm < TINY
-    unit = np.where(none[..., None], np.array([1.0, 0.0, 0.0]), axis * (1 / np.where(none, 1.0, norm))[..., None])
+    unit = np.where(
+        none[..., None], np.array([1.0, 0.0, 0.0]), axis * (1 / np.where(none, 1.0, norm))[..., None]
+    )
     speed = 2 * np.arctan2(norm, q[..., 0])
     speed = np.where(speed > np.pi, speed - 2 * np.pi, speed)
     return unit * speed[..., None]
