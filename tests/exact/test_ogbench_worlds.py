@@ -28,7 +28,7 @@ def test_a_world_keeps_its_promises(name: str) -> None:
     check_world(make(name), envs=3)
 
 
-@pytest.mark.parametrize(("task", "name"), enumerate(NAMES, start=1))
+@pytest.mark.parametrize(("task", "name"), list(enumerate(NAMES, start=1)))
 def test_two_hundred_random_steps_are_the_packages(task: int, name: str) -> None:
     world, number = make(name), (task - 1) % 5 + 1
     env, own = package_env(name, number), world.tasks[f"task{number}"]
@@ -93,7 +93,7 @@ def _near_goals_and_elsewhere(name: str) -> torch.Tensor:
 @pytest.mark.parametrize("name", ["pointmaze-large", "antmaze-medium", "cube-double", "puzzle-3x3"])
 def test_starts_and_goals_are_distributed_like_the_packages(name: str) -> None:
     world, env = make(name), package_env(name, 2)
-    np.random.seed(0)  # noqa: NPY002: the package draws the noise of maze starts from here
+    np.random.seed(0)  # noqa: NPY002 - the package draws the noise of maze starts from here
     theirs = np.stack([env.reset(seed=seed)[0] for seed in range(60)])
     task = world.tasks["task2"]
     assert task.starts is not None
