@@ -53,7 +53,12 @@ def main(
 def actor(obs_dim: int, action_dim: int) -> nn.Sequential:
     """A policy of about the size of those that are evaluated."""
     return nn.Sequential(
-        nn.Linear(obs_dim, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, action_dim), nn.Tanh()
+        nn.Linear(obs_dim, 256),
+        nn.ReLU(),
+        nn.Linear(256, 256),
+        nn.ReLU(),
+        nn.Linear(256, action_dim),
+        nn.Tanh(),
     )
 
 
@@ -102,7 +107,9 @@ def theirs(name: str, steps: int) -> Callable[[], object]:
 def relabelling(name: str) -> float:
     """Seconds for the rewards of a million random observations under five tasks."""
     world = make(name)
-    obs = torch.from_numpy(np.random.default_rng(0).normal(size=(ROWS, world.layout.obs_dim)).astype(np.float32))
+    obs = torch.from_numpy(
+        np.random.default_rng(0).normal(size=(ROWS, world.layout.obs_dim)).astype(np.float32)
+    )
     states = States(obs, world.layout)
     began = time.perf_counter()
     for number in range(1, 6):

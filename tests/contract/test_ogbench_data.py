@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from helpers.ogbench_reference import NAMES
+from ogbench_reference import NAMES
 
 from zol.collect.ant_expert import BEND, by_legs, load_expert, motors, own_view, unit_directions
 from zol.collect.ant_training import AntConfig, train_expert, walk_test

@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
-from helpers.ogbench_reference import NAMES, package_env, put, random_actions
+from ogbench_reference import NAMES, package_env, put, random_actions
 from scipy import stats
 
 from zol.common.errors import MissingExtra, WorldError

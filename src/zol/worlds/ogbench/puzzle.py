@@ -14,6 +14,7 @@ from torch import Tensor
 
 from zol.fields import Field, Layout, States
 from zol.tasks import Task
+from zol.worlds.base import Painter
 from zol.worlds.dmc.domain import Array, Batch, Domain, Model
 from zol.worlds.ogbench.arm import ARM_FIELDS, ARM_SIZE, OBJECTS, SUBSTEPS, ArmWorld, compiled, table
 from zol.worlds.ogbench.package import model_file
@@ -105,6 +106,13 @@ class PuzzleWorld(ArmWorld):
         colours[: len(self._memory)] = self._memory
         buttons = np.stack([1 - colours, colours, depth * DEPTH_SCALE, speed], axis=-1)
         return np.concatenate([*parts, buttons.reshape(len(depth), -1)], axis=1)
+
+    def painter(self, width: int = 320, height: int = 320) -> Painter:
+        """Draws pictures of simulator states, with the buttons in their colours."""
+        from zol.worlds.ogbench.puzzle_painter import PuzzlePainter
+
+        geoms = [int(self.domain.model.geom(f"buttons/btngeom_{k}").id) for k in range(BUTTONS)]
+        return PuzzlePainter(self, geoms, width, height)
 
     def finger_force(self, batch: Batch) -> Array:
         """Force and torque on a finger ``[n, 6]`` in the last physics step."""
