@@ -21,6 +21,10 @@ class Evidence:
     Rewards belong to the states that transitions lead to, ``obs``. What they began with (``before``), the
     action and whether they ended the episode are there where the sample holds whole transitions, which
     estimators that learn by TD need; checkpoints of earlier versions hold next states only.
+
+    ``starts`` are those of the world. Tasks that begin elsewhere have theirs in ``own_starts``: a density
+    ratio belongs to the start distribution of its task, so such tasks are solved one by one
+    (:func:`zol.adapt.solve`).
     """
 
     tasks: tuple[str, ...]
@@ -31,6 +35,7 @@ class Evidence:
     before: Tensor | None = None  # s, [N, D]
     action: Tensor | None = None  # a, [N, A]
     terminated: Tensor | None = None  # [N] bool
+    own_starts: Tensor | None = None  # [T, S, D], where tasks begin their episodes in states of their own
 
     def __post_init__(self) -> None:
         if self.rewards.shape != (len(self.tasks), len(self.obs)):
@@ -42,10 +47,15 @@ class Evidence:
             column = getattr(self, name)
             if column is not None and len(column) != len(self.obs):
                 raise DataError(f"'{name}' has {len(column)} rows, the sample {len(self.obs)} states")
-        for name in ("obs", "rewards", "starts", "before", "action"):
+        for name in ("obs", "rewards", "starts", "before", "action", "own_starts"):
             column = getattr(self, name)
             if column is not None and not bool(column.isfinite().all()):
                 raise DataError(f"'{name}' of this sample has NaN or infinite entries: its data are damaged")
+        if self.own_starts is not None and self.own_starts.shape[::2] != (len(self.tasks), self.obs.shape[1]):
+            raise DataError(
+                f"start states of tasks have shape {tuple(self.own_starts.shape)}; {len(self.tasks)} tasks "
+                f"need ({len(self.tasks)}, S, {self.obs.shape[1]})"
+            )
         if self.starts.ndim != 2 or len(self.starts) == 0:
             raise DataError("start states are missing: a density ratio begins at the start distribution")
 
@@ -125,12 +135,23 @@ class Evidence:
         return [name for name, same in zip(self.tasks, alike.tolist(), strict=True) if same]
 
     def only(self, *tasks: str) -> "Evidence":
-        """The same transitions with the rewards of some tasks."""
+        """The same transitions with the rewards of some tasks; a single one brings its own start states."""
         for name in tasks:
             if name not in self.tasks:
                 raise DataError(unknown_name("task in this evidence", name, self.tasks))
         rows = [self.tasks.index(name) for name in tasks]
-        return replace(self, tasks=tasks, rewards=self.rewards[rows])
+        own = None if self.own_starts is None else self.own_starts[rows]
+        starts = self.starts if own is None or len(rows) != 1 else own[0]
+        return replace(self, tasks=tasks, rewards=self.rewards[rows], starts=starts, own_starts=own)
+
+    def with_own_starts(self, starts: Mapping[str, Tensor]) -> "Evidence":
+        """The same with start states ``[S, D]`` of some tasks' own; the others keep those that all share."""
+        if not any(name in starts for name in self.tasks):
+            return self
+        count = min(len(self.starts), *(len(starts[name]) for name in self.tasks if name in starts))
+        drawn = [starts.get(name, self.starts)[:count].to(self.starts) for name in self.tasks]
+        first = drawn[0] if len(drawn) == 1 else self.starts
+        return replace(self, own_starts=torch.stack(drawn), starts=first)
 
     def prompt(
         self, model: Model, how: prompt.RewardPrompt = "correlation", *, centre: bool = False

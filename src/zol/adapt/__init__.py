@@ -21,6 +21,7 @@ from zol.adapt.prompts import prompted
 from zol.adapt.rehearse import RehearsalConfig, rehearsed
 from zol.adapt.rela import ReLAConfig, rela_search
 from zol.adapt.result import Adapted
+from zol.adapt.separately import merged, one_by_one
 from zol.adapt.units import in_given_units, in_own_units
 from zol.adapt.zol import zol_search
 from zol.adapt.zol_settings import AUTHORS, ZOLConfig
@@ -43,6 +44,7 @@ METHODS: Registry[Method[Any]] = Registry(
         "towards": Entry(
             "zol.adapt.directions:TOWARDS", "z = φ(g) − φ(s) anew at every step, HILP's direction to a goal"
         ),
+        "goal": Entry("zol.adapt.prompts:GOAL", "z = B(goal), for tasks that have a goal state"),
         "zol": Entry("zol.adapt.zol:ZOL", "the paper's search, one setting for all tasks"),
         "zol-paper": Entry(
             "zol.adapt.zol:ZOL_PAPER",
@@ -117,9 +119,12 @@ def _parsed(base: str, changes: Sequence[str]) -> dict[str, Any]:
 def solve(name: str, problem: Problem, settings: Config | None = None) -> Behaviour:
     """Run a method under its own name; one that works offline is kept away from the world.
 
-    Rewards of extraordinary size reach it in units of their own (:mod:`zol.adapt.units`).
+    Rewards of extraordinary size reach it in units of their own (:mod:`zol.adapt.units`). Tasks with start
+    states of their own are solved one by one (:mod:`zol.adapt.separately`).
     """
     method = find_method(name)
+    if problem.evidence.own_starts is not None and len(problem.evidence.tasks) > 1:
+        return merged([solve(name, part, settings) for part in one_by_one(problem)], problem.evidence)
     given, unit = in_own_units(replace(problem, world=None) if method.offline else problem)
     result = method.adapt(given, settings or method.settings)
     behaviour = result if isinstance(result, Behaviour) else Behaviour(result)

@@ -2,12 +2,14 @@
 
 from dataclasses import replace
 
+import torch
+
 from zol.adapt.problem import Method, NoSettings, Problem
 from zol.adapt.result import Adapted
 from zol.adapt.zol import score
 from zol.evidence import Evidence
 from zol.models.base import Model
-from zol.prompt import RewardPrompt
+from zol.prompt import RewardPrompt, goal
 
 
 def prompted(
@@ -27,7 +29,21 @@ def _method(how: RewardPrompt, *, centre: bool = False) -> Method[NoSettings]:
     return Method(adapt, NoSettings())
 
 
+def _goal(problem: Problem, settings: NoSettings) -> Adapted:
+    """B(goal) of every task that has a goal; the others are prompted by their rewards (``goal_given`` 0)."""
+    model, evidence = problem.model, problem.evidence
+    z = problem.start.clone()
+    given = torch.zeros(1, len(evidence.tasks), dtype=torch.float64)
+    for t, task in enumerate(problem.ordered_tasks):
+        if task.goal is not None:
+            z[t] = goal(model, task.goal.to(z).unsqueeze(0))[0]
+            given[0, t] = 1.0
+    result = score(model, evidence, z)
+    return replace(result, method="goal", diagnostics=dict(result.diagnostics) | {"goal_given": given})
+
+
 FB = _method("correlation")
+GOAL: Method[NoSettings] = Method(_goal, NoSettings())
 FB_CENTRED = _method("correlation", centre=True)
 RIDGE = _method("ridge")
 WEIGHTED = _method("weighted")

@@ -13,6 +13,9 @@ BENCHMARKS: Registry[Any] = Registry(
     "zol.benchmarks",
     {
         "exorl": Entry("zol.bench.exorl:EXORL", "16 control tasks: every method on every model, honestly"),
+        "ogbench": Entry(
+            "zol.bench.ogbench:OGBENCH", "success on OGBench's datasets: mazes, cubes and buttons"
+        ),
         "unseen": Entry("zol.bench.unseen:UNSEEN", "the same on nine tasks that nothing was chosen on"),
         "rehearsal": Entry(
             "zol.bench.rehearsal:REHEARSAL", "the imagined search with one setting changed at a time"

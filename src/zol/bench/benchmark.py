@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from zol.bench import BENCHMARKS
 
@@ -16,9 +17,16 @@ class Benchmark:
     run: Callable[..., None]
     tasks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # domain → tasks, in tables' order
     methods: tuple[str, ...] = ()  # run unless others are asked for
+    score: Literal["return", "success"] = "return"  # what is counted of a test episode
 
 
 def tasks_of(benchmark: str) -> Mapping[str, tuple[str, ...]]:
     """The tasks per domain of a benchmark, which may carry settings behind its name."""
     known: Benchmark = BENCHMARKS[benchmark.split()[0]]
     return known.tasks
+
+
+def score_of(benchmark: str) -> Literal["return", "success"]:
+    """What a benchmark, which may carry settings behind its name, counts of a test episode."""
+    known: Benchmark = BENCHMARKS[benchmark.split()[0]]
+    return known.score

@@ -75,11 +75,12 @@ class BenchedModel:
     without_world: Problem  # without a world to act in
     unrewarded: tuple[str, ...]  # tasks without any reward in the sample, which nothing offline can serve
     pretraining_seed: int
+    dataset: str = ""  # what it was trained on, in benchmarks whose rows are datasets
 
     @property
     def domain(self) -> str:
-        """Name of its world."""
-        return self.without_world.domain
+        """The benchmark's name of what it was trained on: a world, or one of several datasets of a world."""
+        return self.dataset or self.without_world.domain
 
     @property
     def model(self) -> Model:
@@ -111,11 +112,14 @@ def open_model(path: str | Path, conditions: Conditions) -> BenchedModel:
     agent = session.load(path)
     if agent.world is None:
         raise CheckpointError(f"{path} does not name its world, so the benchmark cannot know its tasks")
-    wanted = conditions.tasks(agent.world.name)
+    dataset = str(agent.facts.get("dataset", ""))
+    dataset = dataset if dataset in tasks_of(conditions.name) else ""
+    wanted = conditions.tasks(dataset or agent.world.name)
     problem = agent.problem(wanted, starts=conditions.starts, seed=conditions.seed)
     return BenchedModel(
         path=agent.path,
         without_world=problem,
         unrewarded=tuple(name for name in wanted if name not in problem.evidence.tasks),
         pretraining_seed=int(agent.facts.get("seed", UNKNOWN_SEED)),
+        dataset=dataset,
     )

@@ -29,4 +29,4 @@ def exorl(
     run_methods("exorl", EXORL, models, methods, options)
 
 
-EXORL = Benchmark(exorl, TASKS, tuple(METHODS))
+EXORL = Benchmark(exorl, TASKS, tuple(name for name in METHODS if name != "goal"))  # its tasks have no goals

@@ -15,8 +15,10 @@ import torch
 from torch import Tensor
 
 from zol.adapt import find_method, solve
+from zol.bench.benchmark import score_of
 from zol.bench.conditions import BenchedModel, Conditions, open_model
 from zol.bench.store import Key, Result, Store, canonical, now, stamp
+from zol.common.errors import DataError
 from zol.common.threads import one_torch_thread
 from zol.models.base import Latent
 from zol.rollout import Rollouts, evaluate
@@ -50,13 +52,14 @@ class MethodJob:
             behaviour = solve(self.method, benched.problem(world))
             seconds = time.perf_counter() - began
             played = _test(benched, self.conditions, behaviour.found.latents(), threads, behaviour.policy)
+        scores = _scores(played, self.conditions)
         found = behaviour.found
         steps = found.diagnostics.get("environment_steps")
         facts = stamp(self.command)
         return [
             Result(
                 key=key,
-                returns=played.returns[t].double().numpy(),
+                returns=scores[t].numpy(),
                 estimate=float(found.estimate[0, t]),
                 diagnostics={name: float(value[0, t]) for name, value in found.diagnostics.items()},
                 chosen=dict(found.configs[0]),
@@ -99,7 +102,7 @@ class LatentJob:
         facts, finished = stamp(self.command), now()
         return [
             replace(cell, returns=returns.double().numpy(), facts=facts, finished=finished)
-            for shared, returns in zip(self.cells, played.returns, strict=True)
+            for shared, returns in zip(self.cells, _scores(played, self.conditions), strict=True)
             for cell in shared
         ]
 
@@ -183,9 +186,18 @@ def _test(
     )
 
 
+def _scores(played: Rollouts, conditions: Conditions) -> Tensor:
+    """What the benchmark counts of test episodes ``[L, E]``: returns, or whether the task was ever solved."""
+    if score_of(conditions.name) == "return":
+        return played.returns.double()
+    if played.success is None:
+        raise DataError(f"{conditions.name} counts successes, and its tasks have no test of success")
+    return played.success.double()
+
+
 def _world(benched: BenchedModel, threads: int) -> World:
     """The model's world; a simulator with threads of its own uses no more than its share of the cores."""
-    world = make(benched.domain)
+    world = make(benched.without_world.domain)
     if world.threads is not None:
         world.threads = threads
     return world

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from zol.adapt import method_summary
+from zol.bench.benchmark import score_of
 from zol.bench.results import BASELINE, PairedResults, corrections
 from zol.report import Cells, Interval, bootstrap_all, number
 from zol.report.statistics import (
@@ -121,7 +122,8 @@ def conclusion(grid: PairedResults, methods: Sequence[str] | None = None) -> str
     seeds = (
         f" One pretraining seed of {', '.join(single)}: intervals cover start states only." if single else ""
     )
-    return f"Verdict on {where}, returns with 95 % intervals. {_capital(told)}.{seeds}{old}"
+    scores = "success rates" if score_of(grid.benchmark) == "success" else "returns"
+    return f"Verdict on {where}, {scores} with 95 % intervals. {_capital(told)}.{seeds}{old}"
 
 
 def _capital(text: str) -> str:

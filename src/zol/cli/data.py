@@ -8,6 +8,7 @@ from rich.table import Table
 from tyro.conf import Positional
 
 from zol.cli.worlds import field_table
+from zol.collect.ant_config import AntConfig
 from zol.common.errors import DataError, ZolError
 from zol.common.progress import progress_bar
 from zol.common.terminal import terminal
@@ -35,12 +36,13 @@ def import_(
     """Convert a foreign dataset into one of zol's.
 
     Args:
-        source: exorl/DOMAIN/ALGORITHM, minari:NAME, an npz or HDF5 file, or ExORL episodes (zip, folder).
+        source: exorl/DOMAIN/ALGORITHM, ogbench/NAME (or NAME-val), minari:NAME, an npz or HDF5 file, or ExORL
+            episodes (zip, folder).
         out: Folder of the new set.
         world: Name of the world the data come from, if the source does not tell.
-        episodes: Take only the first so many (ExORL).
-        from_dir: Folder with ExORL downloads, for machines without internet.
-        cache: Where ExORL downloads are kept.
+        episodes: Take only the first so many (ExORL, OGBench; td_jepa takes 1000 of OGBench's).
+        from_dir: Folder with downloads, for machines without internet.
+        cache: Where downloads are kept.
         sha256: Checksum that the download must have.
         unverified: Take a download without a checksum.
         mirror: Further addresses of the same download.
@@ -97,6 +99,22 @@ def show(path: Positional[Path], /, world: str | None = None) -> None:
         console.print(_spreads(known, sample.next_obs))
         console.print(_earnings(known, sample.arrived(known.layout)))
         console.print(field_table(known.layout))
+
+
+def ant_expert(out: Path, config: AntConfig = AntConfig()) -> None:  # noqa: B008
+    """Train an ant that walks where it is told, which antmaze data are made with; goes on with an unfinished
+    one.
+
+    Args:
+        out: Folder of the training; the expert is expert.safetensors in it.
+        config: How it is trained.
+    """
+    from zol.collect.ant_training import train_expert, walk_test
+
+    with progress_bar() as progress:
+        expert = train_expert(out, config, progress=progress)
+    walked = walk_test(expert, 360, torch.Generator().manual_seed(config.seed + 1))
+    terminal().print(f"{out / 'expert.safetensors'}: {walked.words()}", highlight=False, soft_wrap=True)
 
 
 def check(path: Positional[Path], /) -> None:

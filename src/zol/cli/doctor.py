@@ -18,6 +18,7 @@ OPTIONAL = {
     "mujoco": ("mujoco", "dmc", "walker, cheetah, quadruped and maze"),
     "dm_control": ("dm_control", "dmc", "models of the control suite"),
     "gymnasium": ("gymnasium", "dmc", "single-environment view"),
+    "ogbench": ("ogbench", "ogbench", "models of OGBench's mazes and table"),
     "h5py": ("h5py", "hdf5", "HDF5 datasets"),
     "minari": ("minari", "minari", "Minari datasets"),
     "onnxruntime": ("onnxruntime", "export", "ONNX policies"),

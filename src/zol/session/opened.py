@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from rich.progress import Progress
+from torch import Tensor
 
 from zol.adapt import Problem
 from zol.checkpoint import Checkpoint
@@ -16,7 +17,7 @@ from zol.evidence import Evidence
 from zol.fields import Layout
 from zol.imagination.learned_world import LearnedWorld
 from zol.session.wishes import Wish, Wishes, as_reward, first_line, with_names
-from zol.tasks import Task
+from zol.tasks import Starts, Task
 from zol.tasks.expression import is_expression, typed_task
 from zol.worlds import make
 from zol.worlds.base import World, find_task
@@ -111,9 +112,22 @@ class OpenedModel:
         """The rewards of all tasks on the sample of states, with start states."""
         if self.data is not None:
             generator = torch.Generator().manual_seed(seed)
-            return Evidence.gather(self.data, tasks, self.layout, starts=starts, generator=generator)
-        data = str(self.facts.get("data", ""))
-        return Evidence.from_sample(self.checkpoint.prompt, self.layout, tasks, starts=starts, data=data)
+            found = Evidence.gather(self.data, tasks, self.layout, starts=starts, generator=generator)
+        else:
+            data = str(self.facts.get("data", ""))
+            found = Evidence.from_sample(self.checkpoint.prompt, self.layout, tasks, starts=starts, data=data)
+        return found.with_own_starts(self._own_starts(tasks, len(found.starts), seed))
+
+    def _own_starts(self, tasks: Sequence[Task], count: int, seed: int) -> dict[str, Tensor]:
+        """Start states ``[count, D]`` of the tasks that begin in states of their own."""
+        if self.world is None:
+            return {}
+        drawn: dict[Starts, Tensor] = {}
+        for task in tasks:
+            if task.starts is not None and task.starts not in drawn:
+                physics = task.starts(count, torch.Generator().manual_seed(seed))
+                drawn[task.starts] = self.world.observe(physics).float()
+        return {task.name: drawn[task.starts] for task in tasks if task.starts is not None}
 
     def problem(
         self,

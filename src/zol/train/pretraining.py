@@ -174,7 +174,7 @@ def _train(
     learner = entry.learner(model, config, autocast=training.autocast, compiled=training.compiled)
     facts: dict[str, Any] = {"preset": plan.preset, "transitions": len(dataset), "episodes": episodes}
     facts |= {"prompt": entry.prompt}
-    facts |= {"world": dataset.provenance["world"]} if "world" in dataset.provenance else {}
+    facts |= {name: dataset.provenance[name] for name in ("world", "dataset") if name in dataset.provenance}
     if plan.start is not None:
         learner.start = str(plan.start.facts["weights"])
         facts["start"] = f"{plan.start.facts['model']} {learner.start}"

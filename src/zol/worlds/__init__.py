@@ -23,6 +23,31 @@ WORLDS: Registry[Callable[[], World]] = Registry(
         "cheetah": Entry("zol.worlds.dmc.cheetah:world", "a planar body that runs", extra="dmc"),
         "quadruped": Entry("zol.worlds.dmc.quadruped:world", "a body on four legs, in space", extra="dmc"),
         "point_mass_maze": Entry("zol.worlds.dmc.maze:world", "a ball in a maze of four rooms", extra="dmc"),
+        "pointmaze-medium": Entry(
+            "zol.worlds.ogbench.maze:pointmaze_medium",
+            "OGBench: a point in a maze of 26 cells",
+            extra="ogbench",
+        ),
+        "pointmaze-large": Entry(
+            "zol.worlds.ogbench.maze:pointmaze_large",
+            "OGBench: a point in a maze of 46 cells",
+            extra="ogbench",
+        ),
+        "antmaze-medium": Entry(
+            "zol.worlds.ogbench.maze:antmaze_medium", "OGBench: an ant in a maze of 26 cells", extra="ogbench"
+        ),
+        "antmaze-large": Entry(
+            "zol.worlds.ogbench.maze:antmaze_large", "OGBench: an ant in a maze of 46 cells", extra="ogbench"
+        ),
+        "cube-single": Entry(
+            "zol.worlds.ogbench.cube:cube_single", "OGBench: a robot arm and one cube", extra="ogbench"
+        ),
+        "cube-double": Entry(
+            "zol.worlds.ogbench.cube:cube_double", "OGBench: a robot arm and two cubes", extra="ogbench"
+        ),
+        "puzzle-3x3": Entry(
+            "zol.worlds.ogbench.puzzle:puzzle_3x3", "OGBench: a robot arm and nine buttons", extra="ogbench"
+        ),
         "humenv": Entry("zol.worlds.humenv:world", "the humanoid of Meta Motivo", extra="humenv"),
     },
 )

@@ -25,10 +25,10 @@ def import_dataset(
 ) -> Dataset:
     """Convert a foreign dataset into one of ours at ``out``, which appears whole or not at all.
 
-    ``source`` is ``exorl/DOMAIN/ALGORITHM``, ``minari:NAME``, an npz or HDF5 file, or a zip or folder
-    of ExORL episodes. ``world`` is kept in the provenance. The other settings are for ExORL: how many
-    episodes to take, a folder with downloads, where to keep them, their checksum (or that there is none), and
-    further addresses, https all of them.
+    ``source`` is ``exorl/DOMAIN/ALGORITHM``, ``ogbench/NAME`` (or ``NAME-val``), ``minari:NAME``, an npz or
+    HDF5 file, or a zip or folder of ExORL episodes. ``world`` is kept in the provenance. The other settings
+    are for ExORL and OGBench: how many episodes to take, a folder with downloads, where to keep them, their
+    checksum (or that there is none), and further addresses, https all of them.
     """
     require_place(out)
     if Path(out).exists():
@@ -38,6 +38,29 @@ def import_dataset(
 
         name = source.removeprefix("minari:")
         return import_minari(name, out, world=world, fetch=True, progress=progress)
+    if source.startswith("ogbench/") and not Path(source).exists():
+        from zol.data.sources import ogbench
+
+        name, file = ogbench.parse(source)
+        known = ogbench.world_of(name)
+        if world not in (None, known):
+            raise DataError(f"{source} holds data of {known}, and --world {world} was asked for")
+        if from_dir is not None:
+            path, proof = ogbench.find_local(from_dir, file), None
+        else:
+            from zol.data.sources.download import download
+
+            path = download(
+                [ogbench.URL.format(file=file), *mirrors],
+                cache / file,
+                sha256=sha256,
+                unverified=unverified,
+                progress=progress,
+            )
+            proof = sha256 or "unverified"
+        return ogbench.import_ogbench(
+            path, out, name=name, episodes=episodes, sha256=proof, progress=progress
+        )
     if source.endswith((".npz", ".h5", ".hdf5")):
         from zol.data.sources.arrays import import_arrays
 
@@ -45,7 +68,8 @@ def import_dataset(
     from zol.data.sources import exorl
     from zol.data.sources.download import download
 
-    path, domain, proof = Path(source), None, None
+    domain = None
+    path, proof = Path(source), None
     if source.startswith("exorl/") and not path.exists():
         domain, algorithm = exorl.parse(source)
         if from_dir is not None:

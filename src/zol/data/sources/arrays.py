@@ -48,11 +48,11 @@ def import_arrays(
     if "next_obs" in arrays:
         data = Dataset.from_arrays(**arrays, provenance=facts)
     else:
-        data = _from_states(arrays, str(source), facts)
+        data = from_states(arrays, str(source), facts)
     return data.save(out, progress=progress)
 
 
-def _from_states(arrays: dict[str, NDArray[Any]], where: str, facts: Mapping[str, Any]) -> Dataset:
+def from_states(arrays: dict[str, NDArray[Any]], where: str, facts: Mapping[str, Any]) -> Dataset:
     """The layout with one row per state, which is also ours."""
     resets = arrays.pop("resets", None)
     ends = _state_ends(arrays, where)

@@ -93,12 +93,16 @@ class ControlWorld(World):
                 f"{wanted.shape} with {int((~np.isfinite(wanted)).sum())} numbers that are not finite"
             )
         applied: Array = np.minimum(np.maximum(wanted, -1.0), 1.0)
-        np.multiply(self._half, applied, out=self._ctrl)
-        np.add(self._middle, self._ctrl, out=self._ctrl)
-        batch.step(nstep=self.domain.substeps, stage=mujoco.mjtStage.mjSTAGE_VEL)
+        self._advance(batch, applied)
         if batch.warning[:, :, 1].any():  # entry 1 counts; most kinds are harmless
             self._refuse_unstable(batch)
         return self._states(torch.from_numpy(applied))
+
+    def _advance(self, batch: Batch, action: Array) -> None:
+        """Move all environments by one control step under actions ``[n, A]`` in [−1, 1]."""
+        np.multiply(self._half, action, out=self._ctrl)
+        np.add(self._middle, self._ctrl, out=self._ctrl)
+        batch.step(nstep=self.domain.substeps, stage=mujoco.mjtStage.mjSTAGE_VEL)
 
     def observe(self, physics: Tensor) -> Tensor:
         """Observations ``[n, D]`` of states ``[n, P]``: those that ``set_physics`` would give.
