@@ -164,4 +164,4 @@ class _Test:
             prompt=prompt,
             steps=self.feed.prompt_steps(),
         )
-        return test(step) if step and test.evidence.tasks else {}
+        return test(step) if test.evidence.tasks else {}
