@@ -11,7 +11,7 @@ import sys
 from functools import cache
 from importlib import import_module
 from types import TracebackType
-from typing import Protocol
+from typing import Protocol, Self
 
 import mujoco
 import numpy as np
@@ -116,7 +116,7 @@ class Renderer:
         self._gpu.free()
         self._context.free()
 
-    def __enter__(self) -> "Renderer":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
