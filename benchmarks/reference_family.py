@@ -122,6 +122,7 @@ class HILP(Features):
         c, n = self.config, len(batch)
         rows = torch.randperm(n, generator=generator)
         chance = torch.rand(n, 1, generator=generator)
+        assert batch.future_obs is not None
         goal = torch.where(chance < c.random_goals, batch.next_obs[rows], batch.future_obs)
         reached = (batch.obs == goal).all(-1).to(goal.dtype)
 
@@ -162,6 +163,9 @@ class Encoder(nn.Module):
 
 class Jepa(Reference):
     """TD-JEPA, asymmetric."""
+
+    left: nn.Module
+    predictor: nn.Module
 
     def __init__(self, config: Any, model: nn.Module, learner: NetworkLearner) -> None:
         c = self.config = config

@@ -6,6 +6,7 @@ loss whose gradients also reach F's weights, where they are thrown away.
 """
 
 from copy import deepcopy
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +14,6 @@ from torch.nn import functional
 
 from zol.data import Batch
 from zol.models.layers import unit
-from zol.models.settings import PretrainingConfig
 
 
 class Dense(nn.Module):
@@ -96,7 +96,9 @@ class Backward(nn.Module):
 class Reference:
     """The whole update."""
 
-    def __init__(self, config: PretrainingConfig, model: nn.Module) -> None:
+    config: Any  # that of the model's learner
+
+    def __init__(self, config: Any, model: nn.Module) -> None:
         """Begin with the weights of one of our models."""
         c = self.config = config
         self.forward_map = Forward(c.obs_dim, c.action_dim, c.z_dim, c.hidden, c.members)

@@ -1,6 +1,7 @@
 """ONNX equals torch; the contract says what a robot needs to know."""
 
 import json
+from typing import Any
 
 import foreign_files as files
 import numpy as np
@@ -71,8 +72,8 @@ def test_free_latent(tmp_path, fb):
     assert torch.equal(torch.tensor(row["z"]), given.z)
 
 
-FLOW = {"actor": "flow", "bc": 0.5, "flow_hidden": 8, "flow_layers": 2}
-EXPORTED = {name: (name, {}) for name in MODELS} | {
+FLOW: dict[str, Any] = {"actor": "flow", "bc": 0.5, "flow_hidden": 8, "flow_layers": 2}
+EXPORTED: dict[str, tuple[str, dict[str, Any]]] = {name: (name, {}) for name in MODELS} | {
     f"{name} with a flow": (name, FLOW) for name in ("fb", "td_jepa")
 }
 

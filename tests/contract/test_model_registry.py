@@ -241,7 +241,8 @@ def test_successor_features_of_every_name_resume_bit_for_bit(
     features: str, data: Dataset, tmp_path: Path
 ) -> None:
     entry = MODELS["successor_features"]
-    config = entry.config(obs_dim=2, action_dim=2, features=features, centred=True, **SMALL)
+    settings: dict[str, Any] = {"obs_dim": 2, "action_dim": 2, "features": features, "centred": True}
+    config = entry.config(**settings | SMALL)
 
     def train(steps: int, name: str) -> Learner:
         learner = entry.learner(entry.network(config, torch.Generator().manual_seed(1)), config)
