@@ -1,14 +1,16 @@
 """OGBench's data: the published format, and our own by its recipes."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from ogbench_reference import NAMES
 
+from zol.collect.ant_config import AntConfig
 from zol.collect.ant_expert import BEND, by_legs, load_expert, motors, own_view, unit_directions
-from zol.collect.ant_training import AntConfig, train_expert, walk_test
+from zol.collect.ant_training import train_expert, walk_test
 from zol.collect.navigation import Navigator
 from zol.collect.recipes import recipe
 from zol.collect.scripted import collect
@@ -26,7 +28,7 @@ def published(folder: Path, name: str, episodes: int = 3, rows: int = 6) -> Path
     """A small file in the exact format of the published ones."""
     obs, act, qpos, qvel, buttons = SIZES[name.rpartition("-")[0]]
     rng, n = np.random.default_rng(0), episodes * rows
-    arrays = {
+    arrays: dict[str, Any] = {
         "observations": rng.normal(size=(n, obs)).astype(np.float32),
         "actions": rng.uniform(-1, 1, (n, act)).astype(np.float32),
         "terminals": np.tile(np.arange(rows) == rows - 1, episodes),
@@ -37,7 +39,8 @@ def published(folder: Path, name: str, episodes: int = 3, rows: int = 6) -> Path
         arrays["button_states"] = rng.integers(0, 2, (n, buttons))
     path = folder / f"{name}-v0.npz"
     np.savez_compressed(path, **arrays)
-    np.savez_compressed(folder / f"{name}-v0-val.npz", **{k: v[:rows] for k, v in arrays.items()})
+    first: dict[str, Any] = {key: values[:rows] for key, values in arrays.items()}
+    np.savez_compressed(folder / f"{name}-v0-val.npz", **first)
     return path
 
 
@@ -92,7 +95,7 @@ def test_a_recipe_goes_on_bit_for_bit(tmp_path: Path, monkeypatch: pytest.Monkey
     script, acted = Navigator(world, "stitch"), 0
     inner = script.act
 
-    def stop(states):  # type: ignore[no-untyped-def]
+    def stop(states):
         nonlocal acted
         acted += 1
         if acted == 300:

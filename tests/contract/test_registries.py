@@ -11,7 +11,7 @@ from zol.adapt.paper_settings import BEST
 from zol.adapt.result import IN_UNITS_OF_REWARD
 from zol.adapt.units import in_own_units
 from zol.bench import BENCHMARKS
-from zol.bench.benchmark import Benchmark
+from zol.bench.benchmark import Benchmark, world_of
 from zol.collect.donut import collect
 from zol.common.config import Config
 from zol.common.errors import ZolError
@@ -192,4 +192,4 @@ def test_every_benchmark_is_whole(name: str) -> None:
         find_method(method)
     for domain, tasks in benchmark.tasks.items():
         # HumEnv's body is not ours to install; its rewards are.
-        assert set(tasks) <= set(REWARDS if domain == "humenv" else make(domain).tasks)
+        assert set(tasks) <= set(REWARDS if domain == "humenv" else make(world_of(domain)).tasks)

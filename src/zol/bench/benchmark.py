@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from zol.bench import BENCHMARKS
+from zol.worlds import WORLDS
 
 
 @dataclass(frozen=True)
@@ -30,3 +31,8 @@ def score_of(benchmark: str) -> Literal["return", "success"]:
     """What a benchmark, which may carry settings behind its name, counts of a test episode."""
     known: Benchmark = BENCHMARKS[benchmark.split()[0]]
     return known.score
+
+
+def world_of(domain: str) -> str:
+    """The world of a domain, which is a world's name or that of one of its datasets, ``WORLD-HOW``."""
+    return domain if domain in WORLDS else domain.rpartition("-")[0]

@@ -110,8 +110,7 @@ def adapt_command(words: Sequence[str]) -> Callable[..., None]:
         where = agent.path if agent.world is None else agent.world.name
         title = f"{skills.found.method} on {where}, model {identity(agent.model)}"
         report.print_table(console, _cells(skills.found, tested), title)
-        domain = "" if agent.world is None else agent.world.name
-        for line in _legend(skills.found, tested, domain):
+        for line in _legend(skills.found, tested, agent.judged_domain):
             console.print(line, highlight=False)
         if out is not None:
             for skill in skills:

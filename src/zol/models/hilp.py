@@ -53,5 +53,5 @@ MODEL = Pretraining(
     config=HILPConfig,
     learner=HILPLearner,
     presets="zol.train.presets:hilp.toml",
-    prompt="ridge",  # distances of a plane need few dimensions: without λ the others' noise decides
+    prompt="least_squares",
 )

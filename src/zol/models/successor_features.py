@@ -224,5 +224,5 @@ MODEL = Pretraining(
     config=SuccessorFeaturesConfig,
     learner=SuccessorFeaturesLearner,
     presets="zol.train.presets:successor_features.toml",
-    prompt="ridge",
+    prompt="least_squares",
 )

@@ -119,7 +119,7 @@ class Agent(OpenedModel):
             behaviour = solve(name, replace(problem, progress=display), chosen)
         skills = Skills(
             [
-                Skill(self.model, latent, task, behaviour, t, problem.domain)
+                Skill(self.model, latent, task, behaviour, t, self.judged_domain)
                 for t, (latent, task) in enumerate(
                     zip(behaviour.found.latents(), problem.ordered_tasks, strict=True)
                 )
@@ -134,7 +134,7 @@ class Agent(OpenedModel):
         latent = Latent.load(path)
         latent.require(identity(self.model), self.model.z_dim)
         known = self._resolve(latent.task, task) if task is not None else self._known_task(latent.task)
-        return Skill(self.model, latent, known, domain="" if self.world is None else self.world.name)
+        return Skill(self.model, latent, known, domain=self.judged_domain)
 
     # What it is worth
 

@@ -74,6 +74,11 @@ class OpenedModel:
         """What ``s[...]`` knows inside a reward: the world's fields, or ``s["obs"]`` alone."""
         return self.world.layout if self.world is not None else Layout.plain(self.model.obs_dim)
 
+    @property
+    def judged_domain(self) -> str:
+        """The domain in which accuracies of estimators hold for this model: they were measured on FB's."""
+        return self.world.name if self.world is not None and self.facts.get("model") == "fb" else ""
+
     # What is wanted
 
     def resolve(self, wishes: Wishes | None = None) -> list[Task]:

@@ -50,7 +50,7 @@ def value(
         Appraisal(
             task=skill.require_task().name,
             method=skill.latent.method,
-            domain="" if model.world is None else model.world.name,
+            domain=model.judged_domain,
             estimates={name: one.at(torch.tensor(k)) for name, one in found.items()},
             left_out={name: what for name, what in lacking.items() if what},
             steps=None if model.world is None else model.world.episode_length,
