@@ -315,7 +315,7 @@ def test_the_world_is_made_when_it_is_needed(folder: Path, monkeypatch: pytest.M
     def missing(name: str) -> None:
         raise MissingExtra("mujoco", "dmc", f"the world '{name}'")
 
-    monkeypatch.setattr("zol.session.agent.make", missing)
+    monkeypatch.setattr("zol.session.opened.make", missing)
     agent = load(folder / "donut")
     latent = Latent(torch.ones(8), identity(agent.model), "square", "fb")
     assert Skill(agent.model, latent).act(np.zeros(2)).shape == (2,)
