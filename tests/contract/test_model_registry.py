@@ -32,7 +32,7 @@ SMALL_PRACTICE: dict[str, Any] = {"envs": 4, "episode_length": 20, "random_steps
 LOOP: dict[str, Any] = {"steps": 20, "batch_size": 32, "log_every": 10, "save_every": 10}
 
 
-# test_online.py and test_practice.py resume and kill the others.
+# test_fb_cpr_online.py and test_practice.py resume and kill the others.
 OFFLINE = [name for name in MODELS if not MODELS[name].online]
 
 

@@ -199,7 +199,7 @@ def test_kills_at_random_moments_leave_no_trace(shown: Dataset, calm: Path, tmp_
 
 INTERRUPTED = """
 import os, signal, sys
-from test_online import FBCPRLearner, train
+from test_fb_cpr_online import FBCPRLearner, train
 count = [0]
 def say(_):
     count[0] += 1
