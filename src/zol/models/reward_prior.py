@@ -27,18 +27,15 @@ OPEN = 1e9  # a bound that is none
 class PriorShape:
     """How rewards are drawn."""
 
-    counts: tuple[float, float, float] = (0.2, 0.35, 0.45)
+    counts: tuple[float, float, float] = (0.35, 0.4, 0.25)
     """chances of one, two and three ramps"""
     near: float = 0.1
     """chance that a ramp has both bounds"""
-    at_least: float = 0.6
+    at_least: float = 0.55
     """chance that a ramp with one bound asks for more, not for less"""
-    reach: float = 1.5
+    reach: float = 1.7
     """bounds lie in the range of the data widened by this factor about its middle"""
-    demand: float = 0.3
-    """a ramp with one bound asks for more than most states give: its bound lies beyond the middle, or before
-    it by at most this share of the widened half range"""
-    margins: tuple[float, float] = (0.1, 1.0)
+    margins: tuple[float, float] = (0.1, 1.5)
     """margins, drawn evenly on a logarithmic scale, in units of that widened range"""
     averaged: float = 0.3
     """chance that ramps are averaged instead of multiplied"""
@@ -64,13 +61,11 @@ def draw_rewards(
     used = torch.arange(RAMPS) < ramps.unsqueeze(-1)
     middle = ((low + high) / 2)[quantity]
     half = shape.reach * ((high - low) / 2)[quantity]
-    kind, place = uniform(), uniform()
-    more, less = kind < (1 - shape.near) * shape.at_least, kind < 1 - shape.near
-    beyond = (1 + shape.demand) * place - shape.demand  # in [−demand, 1]
-    bound = middle + half * torch.where(more, beyond, torch.where(less, -beyond, 2 * place - 1))
+    bound = middle + half * (2 * uniform() - 1)
     smallest, largest = (math.log(m) for m in shape.margins)
     margin = 2 * half * torch.exp(smallest + (largest - smallest) * uniform())
-    nearness = 0.3 * half * uniform()
+    kind, nearness = uniform(), 0.3 * half * uniform()
+    more, less = kind < (1 - shape.near) * shape.at_least, kind < 1 - shape.near
     lower = torch.where(more, bound, torch.where(less, -OPEN, bound - nearness))
     upper = torch.where(more, OPEN, torch.where(less, bound, bound + nearness))
     floor = torch.where(uniform() < 0.6, 0.0, 0.3 * uniform())
