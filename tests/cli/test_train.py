@@ -145,7 +145,9 @@ def test_presets_name_fields_that_exist_with_values_that_are_allowed(entry: Pret
 
 def test_published_presets_are_those_of_the_paper() -> None:
     tables = presets.read(MODELS["fb"].presets)
-    assert set(tables["paper"]["worlds"]) == {"walker", "cheetah", "quadruped", "point_mass_maze"}
+    control = {"walker", "cheetah", "quadruped", "point_mass_maze"}
+    ogbench = {"antmaze-medium", "antmaze-large", "cube-single", "cube-double", "puzzle-3x3"}
+    assert set(tables["paper"]["worlds"]) == control | ogbench
     assert presets.choose(tables, "auto", "walker", gpu=True) == "paper"
     assert presets.choose(tables, "auto", "walker", gpu=False) == "cpu"
     assert presets.choose(tables, "auto", "donut", gpu=True) == "cpu"

@@ -267,6 +267,7 @@ def test_without_style_the_critic_does_not_move_the_actor() -> None:
     ("change", "said"),
     [
         ({"discrete": True}, "discrete actions have none"),
+        ({"actor": "flow", "bc": 0.3}, "holds its actor to demonstrations"),
         ({"n_step": 3}, "bootstraps after every step"),
         ({"goal_share": 0.5, "expert_share": 0.6}, "together exceed one"),
     ],

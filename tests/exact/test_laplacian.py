@@ -109,8 +109,8 @@ def test_features_become_the_smoothest_eigenvectors() -> None:
     )
     learner = LaplacianLearner(MODEL.network(config, torch.Generator().manual_seed(0)), config)
     generator = torch.Generator().manual_seed(3)
-    for step in range(900):
-        learner.scale_learning_rates(min(1.0, (900 - step) / 600))
+    for step in range(1800):
+        learner.scale_learning_rates(min(1.0, (1800 - step) / 1200))
         state = torch.randint(n, (256,), generator=generator)
         move = torch.randint(2, (256,), generator=generator)
         following = (state + 2 * move - 1).clamp(0, n - 1)

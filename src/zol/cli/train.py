@@ -17,9 +17,8 @@ from zol.cli.options import number
 from zol.common.config import Config
 from zol.common.device import choose_threads
 from zol.data import Dataset
-from zol.models import MODELS
 from zol.models.settings import FROM_DATA, PretrainingConfig
-from zol.train import TrainConfig
+from zol.train import TrainConfig, planning
 from zol.train.learned_world import WorldConfig, add_learned_world
 from zol.train.planning import Plan, plan
 from zol.train.pretraining import EPISODES, execute
@@ -35,7 +34,7 @@ def train(name: str, words: Sequence[str]) -> None:
 
 def train_command(name: str, words: Sequence[str]) -> tuple[Callable[..., None], str]:
     """The command whose defaults are those that the words decide, and what it says of itself."""
-    if MODELS[name].online:
+    if planning.MODELS[name].online:
         from zol.cli.train_online import online_command
 
         return online_command(name, words)
@@ -66,11 +65,17 @@ def _first_words(
 def flags(config: type[PretrainingConfig]) -> Any:
     """Every field of a configuration but those that the data decide, with types, limits and descriptions."""
     fields: dict[str, Any] = {
-        name: (field.annotation, field)
+        name: (_annotated(field), field)
         for name, field in config.model_fields.items()
         if name not in FROM_DATA
     }
     return pydantic.create_model(config.__name__, __base__=Config, **fields)
+
+
+def _annotated(field: Any) -> Any:
+    """The type of a field with what it tells the command line, which pydantic keeps apart."""
+    said = [note for note in field.metadata if type(note).__module__.startswith("tyro")]
+    return Annotated[field.annotation, *said] if said else field.annotation
 
 
 def _train(found: Plan) -> tuple[Callable[..., None], str]:

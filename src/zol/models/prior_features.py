@@ -12,11 +12,12 @@ are expressed badly: the prior is knowledge that somebody put in.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import torch
 from pydantic import Field, field_validator
 from torch import Tensor
+from tyro.conf import arg
 
 from zol.common import parallel
 from zol.common.errors import DataError, unknown_name
@@ -38,7 +39,7 @@ FEATURE_ROWS = 4  # features learn from one row in so many: φ* is costly, and s
 class PriorFeaturesConfig(PretrainingConfig):
     """Sizes and settings; F is ψ, B stands for the features φ."""
 
-    quantities: tuple[str, ...] = Field(default=(), strict=False)
+    quantities: Annotated[tuple[str, ...], arg(metavar="[QUANTITY ...]")] = Field(default=(), strict=False)
     """named fields that rewards of the prior depend on, ``name`` or ``name:column``"""
     rewards: int = Field(default=2048, ge=2)
     """R: rewards in the pool at the end"""

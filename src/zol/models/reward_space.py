@@ -128,7 +128,7 @@ class RewardSpace(nn.Module):
 
 def value_range(values: Tensor) -> tuple[Tensor, Tensor]:
     """The range of every quantity ``[N, Q]``, without its tails."""
-    low, high = torch.quantile(values, torch.tensor([TAILS, 1 - TAILS]), dim=0)
+    low, high = torch.quantile(values, values.new_tensor([TAILS, 1 - TAILS]), dim=0)
     return low, high
 
 

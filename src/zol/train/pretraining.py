@@ -122,7 +122,7 @@ def execute(
     """Train as planned, with these settings instead of the suggested ones."""
     if plan.entry.online:
         raise DataError(
-            f"{plan.entry.name} acts in a world while it learns, and is not trained on a set of data: "
+            f"{plan.entry.name} learns in a world that it acts in, not from a set of data: "
             + ONLINE[plan.entry.online]
         )
     if plan.dataset is None:
