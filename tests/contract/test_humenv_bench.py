@@ -175,7 +175,7 @@ def test_the_sweep_of_the_humanoid() -> None:
 def test_a_model_of_the_humanoid_is_swept(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     every = {name: StandIn.tasks[TASKS[k % 3]].named(name) for k, name in enumerate(REWARDS)}
     monkeypatch.setattr(StandIn, "tasks", every)
-    for module in ("zol.session.agent", "zol.bench.jobs"):
+    for module in ("zol.session.opened", "zol.bench.jobs"):
         monkeypatch.setattr(f"{module}.make", lambda name: StandIn())
     conditions, configs = Conditions(name="sweep", episodes=1, steps=2), sweep_configs("humenv")[:1]
     benched = open_model(run / "run", conditions)

@@ -80,7 +80,7 @@ def test_every_command_that_is_shown_exists(page: Path) -> None:
     from zol.cli import commands
 
     shells = re.findall(r"^```bash\n(.*?)^```", page.read_text(), flags=re.DOTALL | re.MULTILINE)
-    for words in re.findall(r"^zol ([a-z]+(?: [a-z]+)?)", "".join(shells), flags=re.MULTILINE):
+    for words in re.findall(r"^zol ([a-z][a-z_-]*(?: [a-z][a-z_-]*)?)", "".join(shells), flags=re.MULTILINE):
         assert words in commands() or words.split()[0] in commands(), f"zol {words}"
 
 

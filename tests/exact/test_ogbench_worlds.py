@@ -147,7 +147,7 @@ def test_what_is_missing_is_said_in_one_sentence(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(package, "find_spec", lambda name: None)
     with pytest.raises(MissingExtra, match="ogbench"):
         package.package_folder()
-    monkeypatch.setattr(package.metadata, "version", lambda name: "4.0.0")
+    monkeypatch.setattr("importlib.metadata.version", lambda name: "4.0.0")
     with pytest.raises(WorldError, match=r"mujoco 4\.0\.0 is installed.*pip install"):
         package.check_mujoco()
     monkeypatch.undo()

@@ -19,7 +19,7 @@ CPU = torch.device("cpu")
 LENGTHS = [7, 1, 3, 12, 4, 2]
 ENDED = [False, True, False, True, False, False]  # episodes that reached a terminal state
 EVERYTHING = BatchSpec(
-    stretch=4, discount=GAMMA, future=True, next_action=True, physics=True, expert_window=3
+    stretch=4, discount=GAMMA, future=True, next_action=True, path=2, physics=True, expert_window=3
 )
 
 

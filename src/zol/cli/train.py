@@ -18,9 +18,9 @@ from zol.common.config import Config
 from zol.common.device import choose_threads
 from zol.data import Dataset
 from zol.models.settings import FROM_DATA, PretrainingConfig
-from zol.train import TrainConfig, planning
+from zol.train import TrainConfig
 from zol.train.learned_world import WorldConfig, add_learned_world
-from zol.train.planning import Plan, plan
+from zol.train.planning import Plan, entry_of, plan
 from zol.train.pretraining import EPISODES, execute
 
 Start = Annotated[str | None, tyro.conf.arg(name="from")]
@@ -34,7 +34,7 @@ def train(name: str, words: Sequence[str]) -> None:
 
 def train_command(name: str, words: Sequence[str]) -> tuple[Callable[..., None], str]:
     """The command whose defaults are those that the words decide, and what it says of itself."""
-    if planning.MODELS[name].online:
+    if entry_of(name).online:
         from zol.cli.train_online import online_command
 
         return online_command(name, words)

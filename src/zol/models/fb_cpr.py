@@ -83,7 +83,8 @@ class FBCPRConfig(FBConfig):
             raise ValueError("FB-CPR shapes an actor, and discrete actions have none: train fb instead")
         if self.actor != "plain" or self.bc:
             raise ValueError(
-                "FB-CPR holds its actor to demonstrations by a discriminator: leave actor and bc out, or train fb"
+                "FB-CPR holds its actor to demonstrations by a discriminator: leave actor and bc out, or "
+                "train fb"
             )
         if self.n_step > 1:
             raise ValueError(f"n_step={self.n_step}: FB-CPR bootstraps after every step, as published")

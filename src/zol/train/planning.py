@@ -55,6 +55,11 @@ class Plan:
         return make(self.world_name)
 
 
+def entry_of(model: str) -> Pretraining:
+    """What the registry knows of a model; a near miss is suggested."""
+    return MODELS[model]
+
+
 def plan(
     model: str = "fb",
     data: Dataset | str | Path | None = None,
@@ -66,7 +71,7 @@ def plan(
     acts_in: str | None = None,
 ) -> Plan:
     """Find the settings for a model on these data; what cannot work is said before any time is spent."""
-    entry = MODELS[model]
+    entry = entry_of(model)
     dataset = data if isinstance(data, Dataset) or data is None else Dataset.open(data)
     start = None if start_from is None else _open(start_from)
     if start is not None:
