@@ -7,6 +7,7 @@ When a plan has ended the next target is drawn, so that an episode of 1000 steps
 or thirty presses. Plans of all environments are arrays; those that end at the same step are made together.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 
 import numpy as np
@@ -36,7 +37,7 @@ MOVE_TIMES = np.array([0.0, 1.0, 2.5, 3.5, 4.5, 5.5, 6.5, 8.0, 9.0, 10.0, 11.0])
 MOVE_GRIP = np.array([0.0, 0.0, 0.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.0, 0.0, 0.0])
 
 
-class Player:
+class Player(ABC):
     """n arms at play; what a plan is for is decided by a subclass."""
 
     steps = STEPS
@@ -69,13 +70,13 @@ class Player:
         """Plans that ended, and how many of them achieved what they were for."""
         return {"plans": self.tried, "achieved": self.done}
 
+    @abstractmethod
     def achieved(self, seen: "_Seen", which: Indices) -> NDArray[np.bool_]:
         """Whether the plans of these environments did what they were made for."""
-        raise NotImplementedError
 
+    @abstractmethod
     def keyframes(self, seen: "_Seen", which: Indices) -> tuple[Array, Array, Array, Array]:
         """Times ``[m, K]`` in seconds, places ``[m, K, 3]``, yaws ``[m, K]``, grips ``[K]`` of new plans."""
-        raise NotImplementedError
 
     def draw(self, low: Array | float, high: Array | float, shape: tuple[int, ...]) -> Array:
         """Uniform numbers."""
