@@ -16,7 +16,7 @@ from typing import Annotated, Any, ClassVar
 
 import torch
 from pydantic import Field, field_validator
-from torch import Tensor
+from torch import Tensor, nn
 from tyro.conf import arg
 
 from zol.common import parallel
@@ -101,6 +101,16 @@ def quantities_of(layout: Layout, names: tuple[str, ...]) -> Callable[[Tensor], 
     return quantities
 
 
+class Counter(nn.Module):
+    """How many updates there were, as a state that resumes with everything else."""
+
+    count: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("count", torch.zeros((), dtype=torch.int64))
+
+
 class PriorFeaturesLearner(NetworkLearner):
     """Trains features, successor features and the actor for rewards of a prior."""
 
@@ -126,7 +136,7 @@ class PriorFeaturesLearner(NetworkLearner):
         self.covariance = RunningCovariance(d, c.covariance_rate)
         self.mean = RunningMean((d,), c.covariance_rate)
         self.space = RewardSpace(model.obs_dim, len(c.quantities), d, c.rewards, c.whitening)
-        self.updates = RunningMean((), 1.0)  # counts updates, in a form that resumes
+        self.updates = Counter()
         for name in ("covariance", "mean", "space", "updates"):
             self.add_helper(name, getattr(self, name))
         self.add_optimiser("feature_optimiser", [model.backward_map], c.backward_learning_rate)
@@ -187,9 +197,9 @@ class PriorFeaturesLearner(NetworkLearner):
         self.forward_optimiser.step_and_clear()
         terms = {"loss": loss.detach(), "features": features, "successor_features": vector.detach()}
         terms |= {"q": scalar.detach(), "rewards": self.space.count.to(loss.dtype)}
-        if int(self.updates.batches) % c.actor_every == 0:
+        if int(self.updates.count) % c.actor_every == 0:
             terms |= self.update_actor(here, z, generator, batch.action)
-        self.updates.batches += 1
+        self.updates.count += 1
         self.move_targets()
         return terms
 
@@ -242,7 +252,7 @@ class PriorFeaturesLearner(NetworkLearner):
 
     def _wanted_rewards(self) -> int:
         c = self.config
-        doublings = min(40.0, int(self.updates.batches) / c.reward_doubling)
+        doublings = min(40.0, int(self.updates.count) / c.reward_doubling)
         return min(c.rewards, int(c.first_rewards * 2**doublings))
 
 
