@@ -1,50 +1,18 @@
-"""``zol play`` in a real browser: Debian's Chromium without a display, driven by playwright.
-
-The times that are printed (``pytest -m slow -s``) are of this machine and of a browser that draws in
-software: they are reported, never asserted.
-"""
+"""What a visitor can do on the page of ``zol play``, in a real browser."""
 
 import io
-import shutil
-import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from chromium import opened, until
 
 pytestmark = pytest.mark.slow
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-FLAGS = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--use-gl=angle",
-    "--use-angle=swiftshader",
-    "--enable-unsafe-swiftshader",
-]
-SIZE = {"width": 1100, "height": 800}
-KEYS = 9  # timed keys on a slider
-PATIENCE = 180.0  # seconds for a page that is drawn in software on a machine with other work to do
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed (extra dev)")
-    pytest.importorskip("viser", reason="viser is not installed (extra play)")
-    if CHROMIUM is None:
-        pytest.skip("no Chromium is installed: apt-get install chromium")
-    with api.sync_playwright() as driver:
-        opened = driver.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        yield opened
-        opened.close()
+KEYS = 3  # on a slider
 
 
 @pytest.fixture(scope="module")
@@ -59,34 +27,18 @@ def server(tiny_checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> I
     running.close()
 
 
-def opened(browser: Any, address: str) -> Any:
-    page = browser.new_page(viewport=SIZE)
-    page.set_default_timeout(1000 * PATIENCE)
-    page.goto(address)
-    page.wait_for_selector("text=mean of 2 s")
-    return page
-
-
 @pytest.fixture(scope="module")
 def page(browser: Any, server: Any) -> Any:
-    begin = time.perf_counter()
-    found = opened(browser, server.address)
-    shown, (visitor,) = time.perf_counter() - begin, server.visitors.values()
-    print(f"\nafter the page was asked for: first picture sent {visitor.first_picture - begin:.1f} s,")
-    print(f"first numbers seen by the test {shown:.1f} s")
-    return found
+    return opened(browser, server.address)
 
 
 def sessions(server: Any) -> list[Any]:
     return [visitor.session for _, visitor in sorted(server.visitors.items())]
 
 
-def until(condition: Any, page: Any) -> None:
-    """Wait while the browser goes on."""
-    end = time.perf_counter() + PATIENCE
-    while not condition():
-        assert time.perf_counter() < end, "it did not happen"
-        page.wait_for_timeout(20)
+def obeyed(session: Any, revision: int) -> bool:
+    """Whether the body follows the wish of this number."""
+    return session.revision >= revision and session.latency is not None
 
 
 def pixels(page: Any) -> Any:
@@ -95,28 +47,13 @@ def pixels(page: Any) -> Any:
     return np.asarray(Image.open(io.BytesIO(page.screenshot())).convert("RGB")).astype(int)
 
 
-def pictures(page: Any) -> float:
-    """Median time between two pictures of the browser, in ms."""
-    times = page.evaluate(
-        """() => new Promise(done => {
-            const times = [];
-            const tick = now => {
-                times.push(now);
-                if (times.length > 30) done(times); else requestAnimationFrame(tick);
-            };
-            requestAnimationFrame(tick);
-        })"""
-    )
-    return float(np.median(np.diff(times)))
-
-
 def test_the_page_is_not_blank_and_moves(page: Any, server: Any) -> None:
     session = sessions(server)[0]
     page.wait_for_timeout(1500)
     first = pixels(page)[:, :600]
     assert len(np.unique(first.reshape(-1, 3), axis=0)) > 50
-    step = session.steps
-    until(lambda: session.steps != step, page)
+    step = session.tally.steps
+    until(lambda: session.tally.steps != step, page)
     session.reset()
     page.wait_for_timeout(1500)
     assert np.abs(pixels(page)[:, :600] - first).max() > 30  # the ball is somewhere else
@@ -128,25 +65,14 @@ def test_a_slider_changes_the_latent_and_what_is_earned(page: Any, server: Any) 
     said = page.locator("code").first.inner_text()
     slider = page.get_by_role("slider").nth(1)  # the weight of the first field, after that of the task
     slider.focus()
-    page.set_viewport_size({"width": 700, "height": 260})  # drawing in software is what takes the time
-    page.wait_for_timeout(1000)
-    waits = []
-    for _ in range(KEYS):
-        revision, begin = session.revision, time.perf_counter()
+    revision = session.revision
+    for k in range(1, KEYS + 1):
         page.keyboard.press("ArrowRight")
-        until(lambda before=revision: session.revision > before and session.latency is not None, page)
-        waits.append((1000 * (session.changed_at - begin + session.latency), 1000 * session.latency))
-    whole, ours = np.median(waits, axis=0)
-    print(
-        f"\nfrom a key on a slider to the first step that obeys: {whole:.0f} ms (median of {KEYS}), of which"
-    )
-    print(f"{whole - ours:.0f} ms in the browser and on the way, {ours:.0f} ms for the latent and the step;")
-    print(f"one picture took the browser {pictures(page):.0f} ms (median)")
-    page.set_viewport_size(SIZE)
+        until(partial(obeyed, session, revision + k), page)
     assert not np.allclose(before, session.plain.z)
     assert session.text.startswith(f"{text} + {0.05 * KEYS:g} * between(radius")
     until(lambda: page.locator("code").first.inner_text() != said, page)
-    assert session.steps < 50 or session.paused is False
+    assert session.tally.steps < 50 or session.paused is False
     assert page.locator("pre").first.inner_text().startswith(f"{text} + {0.05 * KEYS:g} * between(radius")
 
 
@@ -162,7 +88,7 @@ def test_a_slider_that_is_dragged_with_the_mouse(page: Any, server: Any) -> None
     for k in range(1, 6):
         page.mouse.move(x + 6 * k, y)
     page.mouse.up()
-    until(lambda: session.revision > revision and session.latency is not None, page)
+    until(partial(obeyed, session, revision + 1), page)
     assert session.text != before
     assert "between(radius" in session.text
 
@@ -208,8 +134,8 @@ def test_two_visitors_do_not_disturb_each_other(page: Any, browser: Any, server:
     until(lambda: mine.paused, page)
     assert (theirs.text, theirs.revision) == before
     assert not theirs.paused
-    step = theirs.steps
-    until(lambda: theirs.steps != step, other)
+    step = theirs.tally.steps
+    until(lambda: theirs.tally.steps != step, other)
     page.get_by_role("button", name="pause").click()
     other.close()
     until(lambda: len(server.visitors) == 1, page)

@@ -12,7 +12,8 @@ import torch
 import zol
 from zol.common.errors import ZolError
 from zol.play.prompting import Prompter
-from zol.play.session import Moment, PlaySession
+from zol.play.session import PlaySession
+from zol.play.tally import Moment
 from zol.worlds import make
 from zol.worlds.donut import Donut
 
@@ -82,6 +83,8 @@ class Client:
     def atomic(self) -> Any:
         return nullcontext()
 
+    def flush(self) -> None: ...
+
 
 @pytest.fixture
 def session(tiny_checkpoint: Path, tmp_path: Path) -> PlaySession:
@@ -138,7 +141,7 @@ def test_motion(page: Page) -> None:
     assert bool((session.world.physics[:, 0] > before[:, 0]).all())
     session.step()
     gui.use("Motion", "reset")
-    assert session.steps == 0
+    assert session.tally.steps == 0
 
 
 def test_a_pose_is_frozen_bent_and_gone_to(page: Page) -> None:

@@ -12,6 +12,7 @@ import zol
 from zol import checkpoint
 from zol.collect.donut import collect
 from zol.common.errors import DataError, WorldError, ZolError
+from zol.play import take_home
 from zol.play.body import Joint, MujocoBody, PointBody, body_of, posed
 from zol.play.prompting import Prompter
 from zol.play.remarks import remarks
@@ -112,7 +113,7 @@ def test_returns_are_sums_and_start_again_with_every_reward(session: PlaySession
 
 def test_an_episode_ends_and_the_next_begins(session: PlaySession) -> None:
     moments = [session.step() for _ in range(session.world.episode_length)]
-    assert session.last_returns == moments[-1].returns
+    assert session.tally.last_returns == moments[-1].returns
     assert session.step().step == 1
 
 
@@ -148,7 +149,7 @@ def test_a_goal_is_a_pose_to_go_to(session: PlaySession, agent: Agent) -> None:
     assert float(session.prompted.task(session.world.set_physics(ghost[None]))[0]) == pytest.approx(
         0, abs=1e-6
     )
-    assert "zol.prompt.goal(agent.model, goal)" in session.python
+    assert "zol.prompt.goal(agent.model, goal)" in take_home.python(session)
 
 
 def test_adapting_goes_on_in_the_background_and_moves_the_second_body(session: PlaySession) -> None:
@@ -324,23 +325,23 @@ def test_estimates_come_later_and_belong_to_what_is_shown(session: PlaySession) 
 
 def test_what_is_taken_home(session: PlaySession, agent: Agent, tmp_path: Path) -> None:
     session.ask("(radius > 1) - 0.1*norm(action)")
-    path = session.save()
+    path = take_home.save(session)
     assert agent.skill(path).latent.z.tolist() == pytest.approx(session.plain.z.tolist())
     assert json.loads(path.read_text())["task"] == session.text
-    assert session.command == (
+    assert take_home.command(session) == (
         "zol adapt 'my model' --reward '(radius > 1) - 0.1*norm(action)' --method fb --episodes 20"
     )
-    assert 'agent.adapt("(radius > 1) - 0.1*norm(action)", "fb")' in session.python
+    assert 'agent.adapt("(radius > 1) - 0.1*norm(action)", "fb")' in take_home.python(session)
     session.ask("cross")
-    assert "--task cross" in session.command
+    assert "--task cross" in take_home.command(session)
     with pytest.raises(WorldError, match="nothing to film"):
-        session.film()
+        take_home.film(session)
 
 
 def test_the_python_of_the_page_runs(session: PlaySession, tiny_checkpoint: Path) -> None:
     session.name = str(tiny_checkpoint)
     session.ask("(radius > 1)")
-    text = session.python.replace("episodes=20", "episodes=1")
+    text = take_home.python(session).replace("episodes=20", "episodes=1")
     names: dict[str, Any] = {}
     exec(text, names)
     torch.testing.assert_close(names["skill"].latent.z, session.plain.z)

@@ -8,6 +8,7 @@ from zol.models.base import Latent
 from zol.play.polite import step_back
 from zol.session import Agent, Skill
 from zol.tasks import Task
+from zol.value.accuracy import told
 
 PATIENCE = 5.0  # seconds to wait for an answer that is being computed when the page closes
 QUIET = 0.4  # seconds without a new question before one is answered: sliders ask many times a second
@@ -33,6 +34,7 @@ class Estimator:
         """Nothing runs before something is asked."""
         self._agent = agent
         self.name = "imagination" if agent.dynamics is not None else "ratio"
+        self.told = told(self.name, agent.judged_domain)
         self._changed = threading.Condition()
         self._questions: dict[str, tuple[Latent, Task]] = {}
         self._answers: dict[str, Estimate | None] = {}

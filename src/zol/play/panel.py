@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 
 from zol.common.errors import ZolError
+from zol.play import take_home
 from zol.play.controls import attempt, on
 from zol.play.scene import PLAIN_COLOUR, SECOND_COLOUR, Scene
 from zol.play.search import methods_for
-from zol.play.session import ADAPTED, PLAIN, Moment, PlaySession, Second
+from zol.play.session import ADAPTED, PLAIN, PlaySession, Second
+from zol.play.tally import Moment
 from zol.play.wanting import Goal, Sliders, Typing
 
 SPEEDS = {"1×": 1.0, "½×": 0.5, "¼×": 0.25, "⅒×": 0.1}
@@ -71,7 +73,7 @@ class Panel:
         if search is not None:
             self._progress.value = 100 * search.share
             self._progress_note.content = f"{search.method}: {search.share:.0%}"
-        past = list(session.past)
+        past = list(session.tally.past)
         if len(past) > 1:
             seconds, first, second = np.array(past).T
             self._curve.data = (seconds, second if moment.shown == 2 else first, first)
@@ -189,14 +191,16 @@ class Panel:
         @on(buttons.on_click)
         def _(event: Any) -> None:
             note.content = "writing …"
-            write = {"latent": session.save, "ONNX": session.export, "film": session.film}[buttons.value]
+            write = {"latent": take_home.save, "ONNX": take_home.export, "film": take_home.film}[
+                buttons.value
+            ]
             try:
-                note.content = f"written: `{write()}`"
+                note.content = f"written: `{write(session)}`"
             except (ZolError, OSError) as error:
                 note.content = f"**{error}**"
 
     def _refresh_recipes(self) -> None:
-        python, command = self._session.python, self._session.command
+        python, command = take_home.python(self._session), take_home.command(self._session)
         self._recipes.content = f"```python\n{python}\n```\n\n```bash\n{command}\n```"
 
 
@@ -228,8 +232,10 @@ def table(moment: Moment, session: PlaySession) -> str:
     facts = [f"step {moment.step} of {session.world.episode_length}", f"latent <code>{code}</code>"]
     if session.latency is not None:
         facts.append(f"obeyed after {1000 * session.latency:.0f} ms")
-    if session.last_returns:
-        facts.append("last episode " + " and ".join(f"{value:.1f}" for value in session.last_returns[:n]))
+    if last := session.tally.last_returns[:n]:
+        facts.append("last episode " + " and ".join(f"{value:.1f}" for value in last))
+    if any(estimates):
+        facts.append(f"estimate per step, offline, {session.estimates.told}")
     if session.paused:
         facts.insert(0, "paused")
     lines = ["".join(f"<td>{cell}</td>" for cell in row) for row in rows]

@@ -10,8 +10,8 @@ import numpy as np
 from torch import Tensor
 
 from zol.play.figure import Figure
-from zol.play.session import Moment
 from zol.play.stage import Array, Stage
+from zol.play.tally import Moment
 
 PLAIN_COLOUR, SECOND_COLOUR, GHOST_COLOUR = (47, 111, 222), (235, 120, 36), (150, 155, 165)
 FLOOR, LINE, WALL = (226, 230, 236), (160, 168, 180), (126, 139, 158)
@@ -134,6 +134,7 @@ class Scene:
                         lines.position = self._passing(float(centre[lane, axis]), axis)
             if self.stage.seen_from_above:
                 self._draw_trails(where, moment.shown)
+        self._client.flush()  # viser would collect messages for a sixtieth of a second
 
     def _appear(self, shown: int, ghost: bool) -> None:
         if (shown, ghost) == (self._shown, self._ghost):

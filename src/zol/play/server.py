@@ -135,7 +135,6 @@ class Visitor(threading.Thread):
             self.session.want(*server.reward)
         self.scene = Scene(client, stage_of(world), self.session.push)
         self.panel = Panel(client, self.session, self.scene)
-        self.first_picture: float | None = None  # time.perf_counter() when it was sent
         self._gone = threading.Event()
 
     def close(self) -> None:
@@ -148,17 +147,16 @@ class Visitor(threading.Thread):
         """Step, draw and tell, as fast as real time and no faster."""
         torch.set_num_threads(1)
         session, pace, drawn, told = self.session, Pace(time.perf_counter()), 0.0, 0.0
-        moment = session.step()
+        moment, seen = session.step(), -1
         while not self._gone.is_set():
             if not session.paused:
                 moment = session.step()
             if session.collect():
                 self.panel.found()
             now = time.perf_counter()
-            if now - drawn >= 1 / PICTURES:
+            if now - drawn >= 1 / PICTURES or moment.revision != seen:  # a wish is not kept waiting
                 self.scene.draw(moment, session.ghost)
-                drawn = now
-                self.first_picture = self.first_picture or time.perf_counter()
+                drawn, seen = now, moment.revision
             if now - told >= 1 / TOLD:
                 self.panel.tell(moment)
                 self.scene.name("plain", session.second)

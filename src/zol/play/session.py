@@ -8,10 +8,9 @@ thread.
 
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import wraps
 from pathlib import Path
 from typing import Concatenate, Literal, ParamSpec, TypeVar
@@ -20,17 +19,16 @@ import torch
 from torch import Tensor
 
 from zol.common.errors import DataError, WorldError, ZolError
-from zol.common.outputs import file_stem
 from zol.fields import States
 from zol.models.base import Latent
-from zol.play import recipes
 from zol.play.body import body_of, posed
 from zol.play.estimate import Estimator
 from zol.play.prompting import Prompted, Prompter
 from zol.play.remarks import remarks
 from zol.play.search import Search
-from zol.play.timeline import repeated
-from zol.schedule import Schedule, slerp
+from zol.play.shelf import Shelf
+from zol.play.tally import Moment, Pair, Tally
+from zol.schedule import Schedule
 from zol.session import Agent, Skill
 from zol.tasks import Task
 from zol.worlds.base import World
@@ -38,22 +36,8 @@ from zol.worlds.base import World
 P = ParamSpec("P")
 R = TypeVar("R")
 Second = Literal["nothing", "adapted", "blend", "timeline"]
-RECENT = 2.0  # seconds that the shown mean reward goes back
 PATIENCE = 5.0  # seconds to wait for a thread that was told to end
-PAST = 400  # points of the curve of rewards
 PLAIN, ADAPTED = "plain", "adapted"
-
-
-@dataclass(frozen=True)
-class Moment:
-    """What there is to see after a step."""
-
-    step: int  # of the episode
-    physics: Tensor  # [2, P]
-    rewards: tuple[float, float]
-    recent: tuple[float, float]  # mean rewards of the last seconds
-    returns: tuple[float, float]
-    shown: int  # 1 or 2 bodies
 
 
 def locked(
@@ -90,18 +74,18 @@ class PlaySession:
         self.agent, self.world, self.prompter = agent, world, prompter
         self.out = Path("zol-play") if out is None else out
         self.body = body_of(world)
+        self.tally = Tally(self.body.timestep)
         self.lock = threading.RLock()
         self.stirred = threading.Event()  # set when what is wanted has changed, for whoever waits to step
         self.paused, self.speed = False, 1.0
         self.second: Second = "nothing"
-        self.shelf: dict[str, Latent] = {}
+        self.shelf = Shelf()
         self.blended: tuple[str, str, float] | None = None
         self.timeline: tuple[tuple[str, float], ...] = ()
         self.ghost: Tensor | None = None  # a frozen pose, [P]
         self.search: Search | None = None
         self.adapted: Skill | None = None
         self.text = ""  # the reward as it was asked for
-        self.remarks: list[str] = []
         self.message = ""  # what went wrong last, in one sentence
         self.revision = 0  # counts changes of what moves the first body
         self.latency: float | None = None  # seconds from the last wish to the first step that obeyed it
@@ -109,6 +93,7 @@ class PlaySession:
         self._generator = torch.Generator().manual_seed(seed)
         self.changed_at = 0.0  # time.perf_counter() when something else was asked for last
         self._schedule: Schedule | None = None
+        self._remarks: list[str] | None = None
         self.prompted: Prompted
         self.states: States
         self._begin()
@@ -156,21 +141,25 @@ class PlaySession:
 
     def _follow(self, found: Prompted, text: str, asked: float) -> None:
         with self.lock:
-            self.prompted, self.text, self.remarks, self.message = found, text, [], ""
+            self.prompted, self.text, self.message = found, text, ""
+            self._remarks = [] if text == "goal" else None
             self.stop_search()
             self.adapted = None
             if self.second == "adapted":
                 self.second = "nothing"
             self.revision += 1
             self.changed_at, self.latency = asked, None  # until a step obeys
-            self._restart_tally()
-            revision = self.revision
+            self.tally.restart()
         self.stirred.set()
-        self.estimates.ask(PLAIN, self.plain, found.task)
-        said = remarks(text, found.rewards, self.prompter.states) if text != "goal" else []
-        with self.lock:
-            if self.revision == revision:  # the body has obeyed meanwhile, and nobody has changed his mind
-                self.remarks = said
+        self.estimates.ask(PLAIN, found.latent, found.task)
+
+    @property
+    @locked
+    def remarks(self) -> list[str]:
+        """What the sample says about the reward, in words; found when it is read, for the body goes first."""
+        if self._remarks is None:
+            self._remarks = remarks(self.text, self.prompted.rewards, self.prompter.states)
+        return self._remarks
 
     # What the second body does
 
@@ -221,39 +210,23 @@ class PlaySession:
         latent = self.plain if which == PLAIN else None if self.adapted is None else self.adapted.latent
         if latent is None:
             raise DataError("there is no adapted latent to keep yet: press adapt first")
-        if not name.strip():
-            raise DataError("a latent on the shelf needs a name")
-        self.shelf[name.strip()] = latent
+        self.shelf.keep(name, latent)
 
     @locked
     def blend(self, first: str, last: str, share: float) -> None:
         """Show the point at ``share`` of the way from one kept latent to another, on the sphere."""
-        self.between(first, last, share)
+        self.shelf.between(first, last, share)  # says what is missing before anything has changed
         begun = self.second == "blend"
         self.blended = (first, last, share)
         if not begun:
             self.show("blend")
 
-    def between(self, first: str, last: str, share: float) -> Tensor:
-        """The latent at ``share`` of the way between two kept ones."""
-        a, b = self._kept(first).z, self._kept(last).z
-        return slerp(a, b, torch.tensor(float(share), dtype=a.dtype))
-
     @locked
     def play_timeline(self, parts: Sequence[tuple[str, float]], glide_seconds: float = 0.0) -> None:
         """Let the second body follow kept latents one after the other, each for some seconds."""
-        if not parts:
-            raise DataError("the timeline is empty: keep latents first, and add them to it")
-        latents = [self._kept(name).z for name, _ in parts]
-        lengths = [max(1, round(seconds / self.body.timestep)) for _, seconds in parts]
+        self._schedule = self.shelf.timeline(parts, glide_seconds, self.body.timestep)
         self.timeline = tuple(parts)
-        self._schedule = repeated(latents, lengths, round(glide_seconds / self.body.timestep))
         self.show("timeline")
-
-    def _kept(self, name: str) -> Latent:
-        if name not in self.shelf:
-            raise DataError(f"no latent called '{name}' is on the shelf: keep it first")
-        return self.shelf[name]
 
     # Motion
 
@@ -273,14 +246,7 @@ class PlaySession:
 
     def _place(self, physics: Tensor) -> None:
         self.states = self.world.set_physics(physics.clone())
-        self._restart_tally()
-
-    def _restart_tally(self) -> None:
-        self.steps, self._totals = 0, [0.0, 0.0]
-        size = max(1, round(RECENT / self.body.timestep))
-        self._recent: deque[tuple[float, float]] = deque(maxlen=size)
-        self.past: deque[tuple[float, float, float]] = deque(maxlen=PAST)
-        self.last_returns: tuple[float, ...] = ()  # of the episode before this one
+        self.tally.restart()
 
     @property
     def plain(self) -> Latent:
@@ -294,9 +260,9 @@ class PlaySession:
         if self.second == "adapted" and self.adapted is not None:
             second = self.adapted.latent.z
         elif self.second == "blend" and self.blended is not None:
-            second = self.between(*self.blended)
+            second = self.shelf.between(*self.blended)
         elif self.second == "timeline" and self._schedule is not None:
-            second = self._schedule(self.steps)
+            second = self._schedule(self.tally.steps)
         return torch.stack([first, second])
 
     @locked
@@ -313,19 +279,15 @@ class PlaySession:
         rewards = self._rewards()
         if self.latency is None and self.changed_at:
             self.latency = time.perf_counter() - self.changed_at
-        self.steps += 1
-        self._totals = [total + reward for total, reward in zip(self._totals, rewards, strict=True)]
-        self._recent.append(rewards)
+        self.tally.add(rewards)
         moment = self._moment(rewards)
-        if self.steps % max(1, round(0.1 / self.body.timestep)) == 0:
-            self.past.append((self.steps * self.body.timestep, *moment.recent))
         over = self.states.terminated is not None and bool(self.states.terminated.any())
-        if over or self.steps >= self.world.episode_length:
+        if over or moment.step >= self.world.episode_length:
             self.reset()
-            self.last_returns = moment.returns
+            self.tally.restart(moment.returns)
         return moment
 
-    def _rewards(self) -> tuple[float, float]:
+    def _rewards(self) -> Pair:
         try:
             first, second = self.prompted.task(self.states).tolist()
         except ZolError as error:
@@ -333,13 +295,10 @@ class PlaySession:
             return 0.0, 0.0
         return float(first), float(second)
 
-    def _moment(self, rewards: tuple[float, float]) -> Moment:
-        first, second = (sum(values) / len(self._recent) for values in zip(*self._recent, strict=True))
-        shown = 1 if self.second == "nothing" else 2
-        returns = (self._totals[0], self._totals[1])
-        return Moment(self.steps, self.world.physics, rewards, (first, second), returns, shown)
-
-    # What to take home
+    def _moment(self, rewards: Pair) -> Moment:
+        tally, shown = self.tally, 1 if self.second == "nothing" else 2
+        physics = self.world.physics
+        return Moment(tally.steps, physics, rewards, tally.recent, tally.returns, shown, self.revision)
 
     @property
     def skill(self) -> Skill:
@@ -350,40 +309,14 @@ class PlaySession:
             if self.second == "blend" and self.blended is not None:
                 first, last, share = self.blended
                 name = f"{first} {1 - share:.0%} and {last} {share:.0%}"
-                latent = replace(self.plain, z=self.between(*self.blended), task=name, method="blend")
+                between = self.shelf.between(first, last, share)
+                latent = replace(self.plain, z=between, task=name, method="blend")
                 return Skill(self.agent.model, latent, self.prompted.task)
             return Skill(self.agent.model, self.plain, self.prompted.task)
 
-    def save(self) -> Path:
-        """Write the shown latent; ``agent.skill(path)`` reads it."""
-        skill = self.skill
-        path = self.out / f"{file_stem(skill.latent.task)[:80]} by {skill.latent.method}.json"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        skill.save(path)
-        return path
-
-    def export(self) -> Path:
-        """Write the policy as ONNX with the shown latent."""
-        return self.agent.export(self.out / "onnx", self.skill, rate=1 / self.body.timestep).folder
-
-    def film(self, seconds: float = 10.0) -> Path:
-        """Write a film of the shown latent, from a fresh start state."""
-        skill = self.skill
-        short = replace(skill, latent=replace(skill.latent, task=skill.latent.task[:80]))
-        return self.agent.film(short, self.out, steps=round(seconds / self.body.timestep))[0]
-
     @property
-    def python(self) -> str:
-        """Python that finds the shown latent again."""
-        return recipes.as_python(self.name, self.text, self._source, self.prompted.task.goal)
-
-    @property
-    def command(self) -> str:
-        """The command that finds the shown latent again."""
-        return recipes.as_command(self.name, self.text, self._source, self.text in self.agent.tasks)
-
-    @property
-    def _source(self) -> Latent:
+    def source(self) -> Latent:
+        """What leads to the shown latent: the adapted one if it is shown, the plain one otherwise."""
         return self.adapted.latent if self.second == "adapted" and self.adapted is not None else self.plain
 
     def close(self) -> None:

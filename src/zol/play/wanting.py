@@ -54,9 +54,9 @@ class Sliders:
     def _changed(self, event: Any) -> None:
         tasks = {} if self._task.value == NO_TASK else {self._task.value: self._weight.value}
         text = expression(tasks, list(self._terms.values()), self._effort.value)
-        self._text.content = f"```\n{text}\n```" if text else "*nothing is wanted: give something a weight*"
-        if text:
+        if text:  # the body first: writing keeps the browser busy
             attempt(self._session, partial(self._session.ask, text))
+        self._text.content = f"```\n{text}\n```" if text else "*nothing is wanted: give something a weight*"
 
 
 class Typing:
