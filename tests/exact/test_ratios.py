@@ -13,7 +13,7 @@ from zol.bench import ratios
 from zol.bench.conditions import Conditions, open_model
 from zol.bench.occupancy import CELLS, PROJECTIONS, gathered, overlap, supported
 from zol.bench.ratios_controls import Estimated
-from zol.bench.ratios_judge import RANDOM, interval, judge, pool
+from zol.bench.ratios_judge import FEW_MOVES, FEW_TASKS, RANDOM, interval, judge, pool
 from zol.bench.true_behaviour import TrueBehaviour, play
 from zol.common.errors import ZolError
 from zol.fields import States
@@ -122,11 +122,37 @@ def test_judgements_are_in_true_reward(tiny_checkpoint: Path) -> None:
     assert bad.bias == -K
 
 
+def test_the_few_latents_are_those_of_the_first_tasks(tiny_checkpoint: Path) -> None:
+    """The same prompt first, the same moves and the same truth as in the whole pool."""
+    subject = open_model(tiny_checkpoint, Conditions(name="ratios"))
+    latents = pool(subject.problem())
+    few, rows = latents.few()
+    assert few.z.equal(latents.z[rows])
+    assert few.near.shape == (FEW_TASKS, 1 + FEW_MOVES)
+    for t in range(FEW_TASKS):
+        assert few.z[few.near[t]].equal(latents.z[latents.near[t, : 1 + FEW_MOVES]])
+    assert few.z[few.near.numel() :].equal(subject.problem().start[FEW_TASKS:])
+    K, T = len(latents.z), len(subject.evidence.tasks)
+    truth = torch.rand(K, T, 4, generator=seeded()).double()
+    cells = torch.rand(2, K, CELLS**2, generator=seeded(1)).double()
+    whole = TrueBehaviour(truth, 2 * truth, cells, torch.rand(K, 8, generator=seeded(2)).double())
+    part = whole.at(rows, FEW_TASKS)
+    assert part.discounted.equal(truth[rows][:, :FEW_TASKS])
+    assert part.where.equal(whole.where[rows])
+    guess = Estimated(ValueEstimate(truth[..., 0], torch.ones(K, T)), cells[0], 2.0 * K)
+    line = judge(subject, few, part, {"some": guess.at(rows, FEW_TASKS)}, None, "few")[0]
+    assert (line.pool, line.task, line.seconds) == ("few", subject.evidence.tasks[0], 2.0)
+    own = latents.near[0, : 1 + FEW_MOVES]
+    best, chosen = truth[own, 0].mean(-1).max(), own[truth[own, 0, 0].argmax()]
+    assert line.regret == pytest.approx(float(best - truth[chosen, 0].mean()))
+
+
 def test_a_killed_run_goes_on_and_quotes_its_accuracies(
     tiny_checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options = ratios.RatioOptions(
-        estimators=("ratio", "value"),
+        estimators=("ratio", "value", "fqe"),
+        network_steps=3,
         episodes=4,
         out=tmp_path / "out",
         work=tmp_path / "work",
@@ -147,21 +173,27 @@ def test_a_killed_run_goes_on_and_quotes_its_accuracies(
     second = ratios.run([str(tiny_checkpoint)], options, quiet)
     strip = [(line.task, line.estimator, line.spearman_near, line.bias) for line in first]
     assert strip == [(line.task, line.estimator, line.spearman_near, line.bias) for line in second]
-    assert {line.estimator for line in first} == {"data", "exact F", "rollouts", "ratio", "value"}
+    everybody = {"data", "exact F", "rollouts", "ratio", "value"}
+    assert {line.estimator for line in first if line.pool == "all"} == everybody
+    few = [line for line in first if line.pool == "few"]
+    assert {line.estimator for line in few} == everybody | {"fqe"}
+    assert {line.task for line in few} == {first[0].task}  # and on the first task only
 
     quoted = json.loads((tmp_path / "accuracy.json").read_text())
     assert quoted == json.loads((tmp_path / "out" / "ratios.json").read_text())
-    ratio = [line for line in second if line.estimator == "ratio"]
+    ratio = [line for line in second if line.estimator == "ratio" and line.pool == "all"]
     expected = interval(ratio, "spearman_near")
     assert expected is not None
-    assert quoted["estimators"]["ratio"]["donut"]["spearman_near"] == pytest.approx(expected.value, abs=1e-4)
-    assert quoted["estimators"]["value"]["donut"]["overlap"] is None
+    assert quoted["all"]["ratio"]["donut"]["spearman_near"] == pytest.approx(expected.value, abs=1e-4)
+    assert quoted["all"]["value"]["donut"]["overlap"] is None
+    assert "fqe" not in quoted["all"]
+    assert quoted["few"]["fqe"]["donut"]["seeds"] == 1
     assert quoted["protocol"]["true episodes per latent"] == "4"
     rows = (tmp_path / "out" / "ratios.csv").read_text().splitlines()
     table = list(csv.DictReader(row for row in rows if not row.startswith("#")))
     assert len(table) == len(second)
     assert "## donut" in (tmp_path / "out" / "ratios.md").read_text()
-    for picture in ("ratios.png", "ratios-occupancy.png"):
+    for picture in ("ratios.png", "ratios-few.png", "ratios-occupancy.png"):
         assert (tmp_path / "out" / picture).stat().st_size > 5_000
 
 

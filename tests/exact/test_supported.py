@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from zol.adapt import Problem, imagined_choice, solve
+from zol.adapt.guided import Guided, GuidedConfig, guided, guided_acting
 from zol.adapt.supported import FlowConfig, Supported, Transitions, fit_flow, supported_policy
 from zol.adapt.weighted_bc import Cloned, WeightedBCConfig, transition_weights
 from zol.collect.donut import collect
@@ -72,6 +73,23 @@ def test_steps_of_a_constant_field_add_up_and_stay_within_bounds() -> None:
     half = torch.full_like(noise, 0.5)
     torch.testing.assert_close(follow(lambda x, t: half, noise, 7), half)
     assert follow(lambda x, t: torch.full_like(x, 5.0), noise, 2).max() == 1.0
+
+
+@pytest.mark.parametrize("slope", [-3.0, 0.0, 2.0])
+def test_a_guided_gaussian_is_the_behaviour_times_the_ratio(slope: float) -> None:
+    """N(m, σ²) times e^{κa} is N(m + κσ², σ²): noise ε arrives at m + κσ² + σε."""
+    mean, spread = 0.2, 0.1
+
+    def plain(x: Tensor, t: Tensor) -> Tensor:
+        return gaussian_field(mean, spread, x, t)
+
+    bent = guided(plain, lambda a: slope * a.squeeze(-1), torch.tensor(spread**2).double())
+    noise = torch.linspace(-2, 2, 9).double().unsqueeze(-1)
+    expected = mean + slope * spread**2 + spread * noise
+    torch.testing.assert_close(follow(bent, noise, 2000), expected, atol=2e-3, rtol=0)
+    # Five steps are coarse, but even they shift all noise alike, by nearly as much.
+    shift = follow(bent, noise, 5) - follow(plain, noise, 5)
+    torch.testing.assert_close(shift, torch.full_like(noise, slope * spread**2), atol=4e-3, rtol=0)
 
 
 def in_support_optimum(mdp: FiniteMDP, behaviour: Tensor, reward: Tensor) -> Tensor:
@@ -143,6 +161,22 @@ def test_the_chosen_action_is_the_best_of_the_behaviours_own(problem: Problem) -
     torch.testing.assert_close(rule(obs[:, :1]), chosen[:, :1])  # whoever else is asked
     one = replace(rule, noise=rule.noise[:1])
     torch.testing.assert_close(one(obs), rule.flow(obs, rule.noise[0].expand_as(obs), SMALL.flow_steps))
+
+
+@torch.no_grad()
+def test_guided_actions_are_preferred_and_stay_near_the_behaviour(problem: Problem) -> None:
+    """Bending raises the value of every sample on average; without heat nothing is bent."""
+    config = GuidedConfig(**SMALL.updated(steps=400, hidden=64, flow_steps=5, imagined=False).model_dump())
+    policy = guided_acting(problem, config).policy
+    assert isinstance(policy, Guided)
+    obs = problem.evidence.obs[:50].expand(2, -1, -1)
+    (action, worth), (drawn, before) = policy.weigh(obs), Supported.weigh(policy, obs)
+    spread = before.std(-1, correction=0)
+    assert float(((worth - before).mean(-1) / spread).mean()) > 0.3
+    assert float((action[..., 0] > 0).float().mean()) > 0.9  # the data move to the right
+    cold = replace(policy, temperature=1e9)
+    torch.testing.assert_close(cold.weigh(obs)[0], drawn, atol=1e-5, rtol=0)
+    torch.testing.assert_close(policy(obs[:, :3]), policy(obs)[:, :3], atol=1e-5, rtol=1e-4)  # whoever else
 
 
 def test_only_the_datas_actions_are_taken(problem: Problem) -> None:

@@ -67,6 +67,10 @@ METHODS: Registry[Method[Any]] = Registry(
             "zol.adapt.supported:SUPPORTED",
             "at every step the best of some actions of the data's behaviour by the model's own value",
         ),
+        "guided": Entry(
+            "zol.adapt.guided:GUIDED",
+            "a behaviour flow bent towards the model's own value, and the best of its actions by that value",
+        ),
         "weighted-bc": Entry(
             "zol.adapt.weighted_bc:WEIGHTED_BC",
             "behaviour cloning with weights: a network per task",

@@ -5,7 +5,8 @@ A model is asked for behaviour of K latents: for each of its tasks the prompt z0
 (zol.bench.true_behaviour), scored by every task, and valued on every task by every estimator that applies
 (zol.value). Near a task's z0 are its own prompt and moves; far are the other tasks' and the random ones. So
 one set of rollouts serves all. Beside the estimators stand three rows that are none
-(zol.bench.ratios_controls).
+(zol.bench.ratios_controls). Estimators that train networks for every latent are asked about a few latents
+only, and all estimators are judged on these once more.
 
 Every piece of work, the rollouts of a model or one estimator on it, is a file in the work folder. A run
 that was killed goes on with what is missing.
@@ -32,7 +33,7 @@ from zol.bench.conditions import BenchedModel, Conditions, open_model
 from zol.bench.occupancy import PROJECTIONS
 from zol.bench.ratios_controls import DATA, Estimated, controls
 from zol.bench.ratios_figure import Places
-from zol.bench.ratios_judge import Judgement, judge, pool
+from zol.bench.ratios_judge import FEW, Judgement, judge, pool
 from zol.bench.ratios_report import write_results
 from zol.bench.true_behaviour import TrueBehaviour, play
 from zol.common.config import Config
@@ -50,7 +51,7 @@ from zol.worlds import make
 from zol.worlds.donut import TASKS as DONUT
 
 SAMPLES = 10_000  # transitions of --data
-PROTOCOL = 2  # raised when rollouts, pools or judgements change: finished work of before is not used then
+PROTOCOL = 4  # raised when rollouts, pools or judgements change: finished work of before is not used then
 
 
 @dataclass(frozen=True)
@@ -111,10 +112,12 @@ def judge_model(
     subject = open_model(name, Conditions(name="ratios", seed=options.seed))
     problem, projection = subject.problem(), PROJECTIONS.get(subject.domain)
     latents, tasks = pool(problem), problem.ordered_tasks
+    few, rows = latents.few()
     own = problem.value_problem("ratios")
     other = _with_data(own, data.get(subject.domain), problem)
     work = Work(options, subject)
     console.print(f"{name}: {len(latents.z)} latents, {len(tasks)} tasks of {subject.domain}", soft_wrap=True)
+    learned: dict[str, Estimated] = {}
 
     def rollouts() -> dict[str, Tensor]:
         generator = torch.Generator().manual_seed(options.seed + 1)
@@ -139,17 +142,24 @@ def judge_model(
     bar = Ticker(progress, f"estimators on {subject.domain}", len(wanted))
     for by in wanted:
         estimator = ESTIMATORS[by]
-        question = other if estimator.needs_transitions and own.evidence.before is None else own
+        brought = other is not own and estimator.needs_transitions and own.evidence.before is None
+        question = other if brought else own
+        asked = few.z if estimator.learns else latents.z
+        if estimator.learns:
+            question = _first_tasks(question, len(few.near))
         if lacking := estimator.missing(question):
             console.print(f"  {by} is left out, it needs {lacking}", soft_wrap=True)
             bar.advance()
             continue
 
         def estimate(
-            by: str = by, estimator: Estimator = estimator, question: ValueProblem = question
+            by: str = by,
+            estimator: Estimator = estimator,
+            question: ValueProblem = question,
+            asked: Tensor = asked,
         ) -> dict[str, Tensor]:
             seeded = replace(question, generator=problem.generator(f"ratios {by}"), progress=progress)
-            value = estimator.estimate(seeded, latents.z, _quicker(estimator, options.network_steps))
+            value = estimator.estimate(seeded, asked, _quicker(estimator, options.network_steps))
             tensors = {"mean": value.mean, "error": value.error}
             if value.weights is not None and projection is not None:
                 sampled = question.transitions if estimator.needs_transitions else question.evidence
@@ -158,7 +168,7 @@ def judge_model(
             return tensors
 
         quick = str(options.network_steps or "") if estimator.learns else ""
-        source = "" if question is own else question.evidence.data
+        source = question.evidence.data if brought else ""
         piece = "-".join(filter(None, (by, source, quick)))
         if options.finished and not work.path(piece).exists():
             console.print(f"  {by} has not been computed yet, and is left out", soft_wrap=True)
@@ -166,15 +176,25 @@ def judge_model(
             continue
         tensors = work.once(piece, estimate)
         value = ValueEstimate(tensors["mean"], tensors["error"])
-        found[by] = Estimated(value, tensors.get("occupancy"), float(tensors["seconds"]))
+        one = Estimated(value, tensors.get("occupancy"), float(tensors["seconds"]))
+        (learned if estimator.learns else found)[by] = one
         bar.advance(note=by)
     sample = found[DATA].occupancy
-    lines = judge(subject, latents, truth, found, None if sample is None else sample[0])
+    cells, count = None if sample is None else sample[0], len(few.near)
+    lines = judge(subject, latents, truth, found, cells)
+    learned = {by: one.at(rows, count) for by, one in found.items()} | learned
+    lines += judge(subject, few, truth.at(rows, count), learned, cells, FEW)
     if projection is None:
         return lines, None
-    first = int(latents.near[0, 0])
-    seen = {by: one.occupancy[first] for by, one in found.items() if one.occupancy is not None}
-    return lines, Places(subject.domain, tasks[0].name, projection, seen | {"rollouts": truth.where[first]})
+    # The first prompt is the first latent of both pools.
+    seen = {by: one.occupancy[0] for by, one in learned.items() if one.occupancy is not None}
+    return lines, Places(subject.domain, tasks[0].name, projection, seen | {"rollouts": truth.where[0]})
+
+
+def _first_tasks(question: ValueProblem, count: int) -> ValueProblem:
+    """The same question about the first tasks only."""
+    evidence = question.evidence.only(*question.evidence.tasks[:count])
+    return replace(question, evidence=evidence, tasks=question.tasks[:count])
 
 
 def _quicker(estimator: Estimator, steps: int | None) -> Config | None:

@@ -28,6 +28,13 @@ class Estimated:
     occupancy: Tensor | None  # [K, cells]
     seconds: float  # of CPU
 
+    def at(self, rows: Tensor, tasks: int) -> "Estimated":
+        """Of some latents, on the first tasks."""
+        value = ValueEstimate(self.value.mean[rows, :tasks], self.value.error[rows, :tasks])
+        share = len(rows) / len(self.value.mean)
+        occupancy = None if self.occupancy is None else self.occupancy[rows]
+        return Estimated(value, occupancy, self.seconds * share)
+
 
 def controls(
     problem: ValueProblem, truth: TrueBehaviour, projection: Projection | None, seconds: float

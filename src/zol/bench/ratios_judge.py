@@ -16,6 +16,8 @@ from zol.bench.true_behaviour import TrueBehaviour
 from zol.report import Interval, bootstrap
 
 RANDOM = 4
+FEW_TASKS, FEW_MOVES = 1, 4  # what is left for estimators that train networks per latent
+POOLS = ALL, FEW = "all", "few"
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,16 @@ class Pool:
 
     z: Tensor
     near: Tensor
+
+    def few(self) -> tuple["Pool", Tensor]:
+        """Prompt and some moves of the first task, and the other tasks' prompts; and which rows they are.
+
+        Learning a ratio takes seconds per latent. All estimators are compared on these latents, and those
+        that take milliseconds on the others, too.
+        """
+        near = self.near[:FEW_TASKS, : 1 + FEW_MOVES]
+        rows = torch.cat([near.flatten(), self.near[FEW_TASKS:, 0]])
+        return Pool(self.z[rows], torch.arange(near.numel()).reshape(near.shape)), rows
 
 
 def pool(problem: Problem) -> Pool:
@@ -45,6 +57,7 @@ class Judgement:
     seed: int
     model: str
     task: str
+    pool: str  # of which latents: all, or the few that estimators that learn are judged on, too
     estimator: str
     overlap: float | None  # near the prompt; None for estimators without weights
     support: float | None  # the most that any weights on the model's sample could overlap
@@ -67,8 +80,12 @@ def judge(
     truth: TrueBehaviour,
     found: Mapping[str, Estimated],
     sample: Tensor | None,
+    which: str = ALL,
 ) -> list[Judgement]:
-    """One line per task and estimator; ``sample`` is the histogram of the model's own sample ``[cells]``."""
+    """One line per task and estimator; ``sample`` is the histogram of the model's own sample ``[cells]``.
+
+    ``which`` names the pool that the latents are; their tasks are the first of the model's.
+    """
     half = truth.discounted.shape[-1] // 2
     lines = []
     for name, estimated in found.items():
@@ -79,7 +96,7 @@ def judge(
         where = truth.occupancy[1] if name == ROLLOUTS else truth.where
         met = _met(where, estimated.occupancy)
         value = estimated.value
-        for t, task in enumerate(subject.evidence.tasks):
+        for t, task in enumerate(subject.evidence.tasks[: len(latents.near)]):
             guess, own = value.mean[:, t].double(), latents.near[t]
             real, plain = discounted[:, t], undiscounted[:, t]
             inside = (real >= value.low[:, t]) & (real <= value.high[:, t])
@@ -90,6 +107,7 @@ def judge(
                     seed=subject.pretraining_seed,
                     model=subject.identity,
                     task=task,
+                    pool=which,
                     estimator=name,
                     overlap=None if met is None else _mean(met[own]),
                     support=None if sample is None else float(supported(where, sample)[own].mean()),

@@ -12,7 +12,7 @@ from rich.console import Console
 from zol.bench.ranking import write_table
 from zol.bench.ratios_controls import CONTROLS
 from zol.bench.ratios_figure import Places, draw, draw_places
-from zol.bench.ratios_judge import Judgement, interval
+from zol.bench.ratios_judge import ALL, FEW, POOLS, Judgement, interval
 from zol.common.files import write_bytes
 from zol.report import Cells, Interval, markdown, table
 
@@ -26,16 +26,22 @@ SHOWN = {
     "bias": "bias",
     "coverage": "coverage",
 }
+POOL_TITLES = {ALL: "All latents", FEW: "A few latents, all estimators"}
 EXPLAINED = """\
 Means over pretraining seeds and tasks with 95 % bootstrap intervals that resample both; rewards per step,
 discounted as the model discounts. **overlap**: 1 − total variation between estimated and true occupancy
 near the prompt. **ρ**: rank correlation with true returns over all latents (global) and over the prompt and
 its moves (near). **regret near**: the best of those minus the estimator's choice among them; `data`, which
 chooses nothing, has the prompt's. **bias, mean abs. error**: of estimates against true returns.
-**coverage**: how often the 95 % interval holds the truth. **CPU s**: per latent, all tasks together. `data`
+**coverage**: how often the 95 % interval holds the truth. **CPU s**: per latent, all tasks together.
+**models**: how many seeds a row rests on; a learned world is what some models lack for `imagination`. `data`
 weighs every state alike; `exact F` knows the true mean of B under each policy, so that it errs only by what
 B cannot express; `rollouts` knows half of the true episodes and is judged on the others, so it shows how
-far noise lets anything go."""
+far noise lets anything go.
+
+Estimators that train networks for every latent take seconds each, and are asked about the first task only, on
+its prompt, four moves of it and the other tasks' prompts. The second table of a world compares all estimators
+on these."""
 
 
 def domain_table(lines: Sequence[Judgement], *, intervals: bool = True) -> Cells:
@@ -46,8 +52,8 @@ def domain_table(lines: Sequence[Judgement], *, intervals: bool = True) -> Cells
         found = [interval(own, field) for field in SHOWN.values()]
         seconds = float(np.mean([line.seconds for line in own]))
         cells = ["" if one is None else _cell(one, intervals) for one in found]
-        rows.append([name, *cells, f"{seconds:.2g}"])
-    return ["estimator", *SHOWN, "CPU s"], rows
+        rows.append([name, *cells, f"{seconds:.2g}", str(len({line.model for line in own}))])
+    return ["estimator", *SHOWN, "CPU s", "models"], rows
 
 
 def _cell(one: Interval, bounds: bool) -> str:
@@ -62,23 +68,31 @@ def by_domain(lines: Sequence[Judgement]) -> dict[str, list[Judgement]]:
     return found
 
 
+def by_pool(lines: Sequence[Judgement]) -> dict[str, list[Judgement]]:
+    """The lines of one domain on all latents and on the few, as far as there are any."""
+    found = {which: [line for line in lines if line.pool == which] for which in POOLS}
+    return {which: those for which, those in found.items() if those}
+
+
 def accuracies(lines: Sequence[Judgement], told: Mapping[str, object]) -> dict[str, Any]:
-    """estimator → world → how well it did there: what zol quotes beside an offline estimate."""
-    estimators: dict[str, dict[str, dict[str, float | int | None]]] = {}
-    for domain, those in by_domain(lines).items():
-        for name in dict.fromkeys(line.estimator for line in those if line.estimator not in CONTROLS):
-            own = [line for line in those if line.estimator == name]
-            means = {field: interval(own, field) for field in SHOWN.values()}
-            numbers: dict[str, float | int | None] = {
-                field: None if one is None else round(one.value, 4) for field, one in means.items()
-            }
-            estimators.setdefault(name, {})[domain] = numbers | {"seeds": len({line.model for line in own})}
+    """pool → estimator → world → how well it did there: what zol quotes beside an offline estimate."""
+    found: dict[str, dict[str, dict[str, dict[str, float | int | None]]]] = {}
+    for domain, whole in by_domain(lines).items():
+        for which, those in by_pool(whole).items():
+            for name in dict.fromkeys(line.estimator for line in those if line.estimator not in CONTROLS):
+                own = [line for line in those if line.estimator == name]
+                means = {field: interval(own, field) for field in SHOWN.values()}
+                numbers: dict[str, float | int | None] = {
+                    field: None if one is None else round(one.value, 4) for field, one in means.items()
+                }
+                numbers |= {"seeds": len({line.model for line in own})}
+                found.setdefault(which, {}).setdefault(name, {})[domain] = numbers
     protocol = {
         "benchmark": "zol bench ratios",
         "scale": "reward per step, discounted as the model discounts",
         **{name: str(value) for name, value in told.items()},
     }
-    return {"protocol": protocol, "estimators": estimators}
+    return {"protocol": protocol, **found}
 
 
 def page(lines: Sequence[Judgement], told: Mapping[str, object]) -> str:
@@ -91,8 +105,11 @@ def page(lines: Sequence[Judgement], told: Mapping[str, object]) -> str:
         parts += [f"## {domain}\n", f"Seeds {', '.join(map(str, seeds))}; tasks {', '.join(tasks)}."]
         parts += [f"The prompt's own regret is {plain}."] if plain else []
         parts += [f"The most that weights on the samples can overlap is {support}."] if support else []
-        parts += ["", markdown(domain_table(those))]
+        for which, own in by_pool(those).items():
+            first = dict.fromkeys(line.task for line in own)
+            parts += [f"\n**{POOL_TITLES[which]}: {', '.join(first)}**\n", markdown(domain_table(own))]
     parts += ["![Estimators on every world](ratios.png)\n"]
+    parts += ["![All estimators on a few latents of every world](ratios-few.png)\n"]
     parts += ["![Where the first prompt goes, and where ratios say it goes](ratios-occupancy.png)\n"]
     parts += ["## Made with\n"]
     parts += [f"- {name}: {value}" for name, value in told.items()]
@@ -113,14 +130,17 @@ def write_results(
     quoted = (json.dumps(accuracies(lines, told), indent=1, ensure_ascii=False) + "\n").encode()
     for path in (out / "ratios.json", *([publish] if publish else [])):
         write_bytes(path, quoted)
-    panels: dict[str, dict[str, dict[str, Interval | None]]] = {}
-    for domain, those in by_domain(lines).items():
-        console.print(table(domain_table(those, intervals=False), domain))
-        for name in dict.fromkeys(line.estimator for line in those):
-            own = [line for line in those if line.estimator == name]
-            means = {title: interval(own, field) for title, field in SHOWN.items()}
-            panels.setdefault(domain, {})[name] = means
-    draw(panels, out / "ratios.png")
+    panels: dict[str, dict[str, dict[str, dict[str, Interval | None]]]] = {}
+    for domain, whole in by_domain(lines).items():
+        for which, those in by_pool(whole).items():
+            title = f"{domain}, {POOL_TITLES[which].lower()}"
+            console.print(table(domain_table(those, intervals=False), title))
+            for name in dict.fromkeys(line.estimator for line in those):
+                own = [line for line in those if line.estimator == name]
+                means = {title: interval(own, field) for title, field in SHOWN.items()}
+                panels.setdefault(which, {}).setdefault(domain, {})[name] = means
+    draw(panels[ALL], out / "ratios.png")
+    draw(panels[FEW], out / "ratios-few.png")
     if places:
         draw_places(places, out / "ratios-occupancy.png")
     console.print(f"tables and figure are in {out}", soft_wrap=True)

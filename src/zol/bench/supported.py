@@ -16,7 +16,7 @@ TASKS: dict[str, tuple[str, ...]] = {
 
 METHODS = (
     "fb",
-    *(f"supported{how}" for how in ("", " imagined=false")),
+    *(f"{name}{how}" for name in ("supported", "guided") for how in ("", " imagined=false")),
     *(f"weighted-bc{how}" for how in ("", " imagined=false", ' weights="optidice"', ' weights="fb"')),
 )
 
@@ -28,8 +28,9 @@ def supported(
 ) -> None:
     """Behaviour-supported policies against π_z itself, where the data are thin and where they are not.
 
-    ``supported`` keeps all pretrained networks; ``weighted-bc`` makes a network per task, and belongs to the
-    methods that change weights. Results stand in the store under their own name; zol report shows them.
+    ``supported`` and ``guided`` keep all pretrained networks; ``weighted-bc`` makes a network per task, and
+    belongs to the methods that change weights. Results stand in the store under their own name; zol report
+    shows them.
 
     Args:
         models: checkpoint folders or names of the zoo; each knows its world and its seed

@@ -39,6 +39,15 @@ class TrueBehaviour:
     occupancy: Tensor  # of the first and of the second half of the episodes, [2, K, cells]
     features: Tensor  # discounted mean of B(s_{t+1}), [K, d]
 
+    def at(self, rows: Tensor, tasks: int) -> "TrueBehaviour":
+        """Of some latents, on the first tasks."""
+        return TrueBehaviour(
+            self.discounted[rows, :tasks],
+            self.undiscounted[rows, :tasks],
+            self.occupancy[:, rows],
+            self.features[rows],
+        )
+
     @property
     def where(self) -> Tensor:
         """The occupancy of all episodes, ``[K, cells]``."""

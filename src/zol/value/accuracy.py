@@ -2,13 +2,16 @@
 
 ``zol bench ratios`` writes the table that comes with the library, ``accuracy.json``:
 
-    {"protocol": {...}, "estimators": {"ratio": {"walker": {"spearman_near": …, "spearman_global": …,
-                                                           "mean_abs_error": …, "regret": …}, …}, …}}
+    {"protocol": {...},
+     "all": {"ratio": {"walker": {"spearman_near": …, "spearman_global": …, "mean_abs_error": …, …}, …}, …},
+     "few": {"ratio": …, "fqe": …}}
 
-by estimator and domain. What is not in it has not been measured, and the sentences below say so.
+by estimator and domain. Estimators that train networks for each latent were asked about few latents; all were
+asked about these, so that there they can be compared. What is in neither has not been measured, and the
+sentences below say so.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -28,6 +31,7 @@ class Accuracy:
     spearman_near: float | None = None  # and near a prompt's latent
     mean_abs_error: float | None = None  # in reward per step
     regret: float | None = None  # true reward per step that its first choice leaves
+    coverage: float | None = None  # share of its 95 % intervals that hold the truth
 
     def __str__(self) -> str:
         parts = []
@@ -37,16 +41,19 @@ class Accuracy:
             parts.append(f"{self.spearman_near:.2f} near a prompt")
         if self.mean_abs_error is not None:
             parts.append(f"off by {self.mean_abs_error:.2f} per step on average")
+        if self.coverage is not None:
+            parts.append(f"{self.coverage:.0%} of its 95 % intervals hold the truth")
         return ", ".join(parts)
 
 
-def accuracy(estimator: str, domain: str) -> Accuracy | None:
-    """What was measured of an estimator in a domain; None if nothing was."""
-    found = _table(FILE).get(estimator, {}).get(domain)
-    if not found:
-        return None
-    known = {name: float(found[name]) for name in Accuracy.__dataclass_fields__ if name in found}
-    return Accuracy(**known) if known else None
+def accuracy(estimator: str, domain: str, pools: Sequence[str] = ("all", "few")) -> Accuracy | None:
+    """What was measured of an estimator in a domain, on the first of the pools; None if nothing was."""
+    for pool in pools:
+        found = _table(FILE).get(pool, {}).get(estimator, {}).get(domain)
+        if found:
+            fields = [name for name in Accuracy.__dataclass_fields__ if found.get(name) is not None]
+            return Accuracy(**{name: float(found[name]) for name in fields})
+    return None
 
 
 def told(estimator: str, domain: str) -> str:
@@ -59,8 +66,13 @@ def told(estimator: str, domain: str) -> str:
 
 
 def advice(estimators: Iterable[str], domain: str) -> str:
-    """One sentence: which of these estimators to believe in this domain, and why."""
-    known = {name: accuracy(name, domain) for name in estimators}
+    """One sentence: which of these estimators to believe in this domain, and why.
+
+    They are compared on latents that all of them were asked about.
+    """
+    names = tuple(estimators)
+    whole = {name: accuracy(name, domain, ["all"]) for name in names}
+    known = whole if all(whole.values()) else {name: accuracy(name, domain, ["few"]) for name in names}
     errors = {
         name: found.mean_abs_error
         for name, found in known.items()
@@ -79,8 +91,6 @@ def advice(estimators: Iterable[str], domain: str) -> str:
 
 
 @lru_cache
-def _table(path: Path) -> Mapping[str, Mapping[str, Mapping[str, Any]]]:
-    if not path.is_file():
-        return {}
-    found: Mapping[str, Mapping[str, Mapping[str, Any]]] = read_json(path).get("estimators", {})
-    return found
+def _table(path: Path) -> Mapping[str, Mapping[str, Mapping[str, Mapping[str, Any]]]]:
+    """pool → estimator → domain → numbers."""
+    return read_json(path) if path.is_file() else {}

@@ -54,7 +54,7 @@ ESTIMATOR = Estimator(
     by_dice,
     formula="Σζr/Σζ, ζ by AlgaeDICE's saddle point at π_z",
     interval="transitions and ensemble members",
-    cost="four small networks per latent and task, trained for 1,000 steps",
+    cost="four small networks per latent and task, trained for 200 steps",
     needs_transitions=True,
     settings=DICESettings(alpha=1.0, reward=True),
 )

@@ -97,6 +97,16 @@ class ValueEstimate:
     diagnostics: Mapping[str, Tensor] = field(default_factory=dict)  # each [K] or [K, T]
     seconds: float = 0.0  # what all of it took
     weights: Tensor | None = None  # [K, N], the density ratio on the sample, of estimators that have one
+    told: str = ""  # who made it and how well that estimator did against true returns (zol.value.accuracy)
+
+    def __repr__(self) -> str:
+        if self.mean.numel() == 1:
+            mean, low, high = (float(x) for x in (self.mean, self.low, self.high))
+            value = f"{mean:.3g} per step, 95 % interval [{low:.3g}, {high:.3g}]"
+        else:
+            shape, low, high = list(self.mean.shape), float(self.mean.min()), float(self.mean.max())
+            value = f"{shape} values per step between {low:.3g} and {high:.3g}"
+        return f"ValueEstimate({value}; offline{f', {self.told}' if self.told else ''})"
 
     def at(self, rows: Tensor) -> "ValueEstimate":
         """The estimates of some latents, or of one."""

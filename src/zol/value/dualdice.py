@@ -16,7 +16,7 @@ ESTIMATOR = Estimator(
     by_dice,
     formula="Σζr/Σζ, ζ by DualDICE's saddle point",
     interval="transitions and ensemble members",
-    cost="four small networks per latent, trained for 1,000 steps",
+    cost="four small networks per latent, trained for 200 steps",
     needs_transitions=True,
     settings=DICESettings(alpha=1.0),
 )

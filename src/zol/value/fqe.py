@@ -3,7 +3,7 @@ r"""The value of a latent by fitted Q evaluation: an action value learned for th
     Q ← argmin_Q E_β[ (Q(s, a) − r − γ'Q_before(s', π_z(s')))² ],        J = (1 − γ) E_0[Q(s0, π_z(s0))]
 
 Small networks, one set for every latent and one output for every task, follow a slow copy of themselves. They
-learn which functions matter; what is left after a thousand steps is mostly that values travel through the
+learn which functions matter; what is left after some hundred steps is mostly that values travel through the
 discount slowly. So the last layer is then iterated in closed form on the features that were learned, as often
 as the discount asks for (zol.value.linear). With no hidden layers and one-hot states and actions nothing else
 is learned, and the result is exact.
@@ -98,7 +98,7 @@ ESTIMATOR = Estimator(
     by_fqe,
     formula="(1−γ) Q(s0, π_z(s0)), Q fitted to the data",
     interval="start states and ensemble members",
-    cost="two small networks per latent, trained for 1,000 steps",
+    cost="two small networks per latent, trained for 200 steps",
     needs_transitions=True,
     settings=FQESettings(),
 )

@@ -18,7 +18,7 @@ ESTIMATOR = Estimator(
     by_dice,
     formula="Σζr/Σζ, ζ by GradientDICE's saddle point",
     interval="transitions and ensemble members",
-    cost="four small networks per latent, trained for 1,000 steps",
+    cost="four small networks per latent, trained for 200 steps",
     needs_transitions=True,
     settings=DICESettings(penalty=1.0),
 )
@@ -26,7 +26,7 @@ WARM = Estimator(
     by_dice,
     formula="Σζr/Σζ, ζ = lstd's ratio + a residual by GradientDICE",
     interval="transitions and ensemble members",
-    cost="lstd, and four small networks per latent, trained for 1,000 steps",
+    cost="lstd, and four small networks per latent, trained for 200 steps",
     needs_transitions=True,
     settings=DICESettings(penalty=1.0, warm=True),
 )

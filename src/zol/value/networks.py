@@ -27,7 +27,7 @@ class NetworkSettings(Config):
     """hidden layers; with none, functions are linear in the products of state and action columns"""
     members: int = Field(default=2, ge=2)
     """networks per latent, of other first weights, whose disagreement is part of the interval"""
-    steps: int = Field(default=1_000, ge=1)
+    steps: int = Field(default=200, ge=1)
     """gradient steps"""
     batch: int = Field(default=256, ge=1)
     """transitions per step"""

@@ -43,6 +43,8 @@ Divergence = Literal["chi2", "soft-chi2"]
 class OptiDICESettings(NetworkSettings):
     """How ν is learned, and how far the best behaviour may leave the data."""
 
+    steps: int = Field(default=1_000, ge=1)
+    """gradient steps"""
     alpha: float = Field(default=1.0, gt=0)
     """α, in units of the standard deviation of the rewards: small is greedy, large stays at the data"""
     divergence: Divergence = "soft-chi2"
