@@ -9,6 +9,10 @@ LIMITED := tests/contract/test_bench_store_damage.py::test_no_room_for_results \
 	tests/contract/test_dataset_kill.py::test_full_disk_keeps_what_was_written \
 	tests/contract/test_training_kill.py::test_a_file_that_grows_too_large_for_the_system
 
+# Two processes; whoever has finished takes over what the other has not begun. Tests of a file stay together as far
+# as that allows, because they share what they have trained.
+TOGETHER := -n 2 --dist worksteal
+
 .PHONY: demo films play-picture test test-all coverage docs package lint format clean help
 
 help:  ## list the targets
@@ -44,10 +48,10 @@ lint: $(VENV)/.dev  ## ruff, mypy, and the direction of imports
 	$(BIN)/lint-imports
 
 test: lint  ## lint, then every test that fits in ten minutes on two cores
-	$(BIN)/pytest -m "not slow"
+	$(BIN)/pytest $(TOGETHER) -m "not slow"
 
 test-all: lint  ## the long checks too
-	$(BIN)/pytest
+	$(BIN)/pytest $(TOGETHER)
 
 coverage: $(VENV)/.dev  ## which lines the tests of make test reach; writes runs/coverage/ and docs/coverage.md
 	$(BIN)/coverage erase

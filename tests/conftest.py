@@ -1,9 +1,13 @@
 """What many tests share: commands as a user types them, and a small trained model."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+if "PYTEST_XDIST_WORKER" in os.environ:  # one core for each of the processes that share the tests
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 Command = Callable[..., tuple[int, str, str]]
 

@@ -225,6 +225,26 @@ def test_export_without_latents_says_so(zol_command: Command, tiny_checkpoint: P
     assert "no latents inside" in out
 
 
+def test_the_readme_exports_a_policy_with_its_latent() -> None:
+    readme = (ROOT / "README.md").read_text()
+    (written,) = re.findall(r"^zol adapt walker --task (\w+) .*--out (\S+)", readme, re.M)
+    (taken,) = re.findall(r"^zol export walker .*--latents (\S+)", readme, re.M)
+    assert taken == f"{written[1]}/{written[0]}.json"
+
+
+def test_provenance_counts_threads() -> None:
+    from zol.common.provenance import of_numbers
+
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(1)
+        assert of_numbers()["cpu"].endswith(", 1 thread")
+        torch.set_num_threads(2)
+        assert of_numbers()["cpu"].endswith(", 2 threads")
+    finally:
+        torch.set_num_threads(before)
+
+
 def test_train_help_shows_true_defaults_and_counts_threads(
     zol_command: Command, tiny_checkpoint: Path, tmp_path: Path
 ) -> None:

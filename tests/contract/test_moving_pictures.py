@@ -13,6 +13,7 @@ from zol.common.errors import DataError, MissingExtra
 from zol.demo import film, gallery
 from zol.demo.story import verdict
 from zol.report import Scores
+from zol.worlds import make
 
 
 def pictures(count: int) -> list[np.ndarray]:
@@ -106,12 +107,32 @@ def test_the_gallery_is_one_picture_of_several_behaviours(
 ) -> None:
     both = (gallery.SHOWN[4], gallery.SHOWN[5])
     assert {behaviour.model for behaviour in both} == {"point_mass_maze"}
-    monkeypatch.setattr(gallery.write_gallery, "__defaults__", (both,))
-    monkeypatch.setattr(gallery.show, "__defaults__", ("fb",))
-    main(f"gallery --out {tmp_path / 'b.webp'} --seconds 0.5 --episodes 1".split())
+    monkeypatch.setattr("zol.cli.gallery.SHOWN", both)
+    main(f"gallery --out {tmp_path / 'b.webp'} --method fb --seconds 0.5 --episodes 1".split())
     with Image.open(tmp_path / "b.webp") as found:
         assert found.size == (2 * gallery.WIDTH, gallery.HEIGHT + gallery.CAPTION)
         assert frames_of(found) > 3
     out = capsys.readouterr().out
     assert "point_mass_maze: go to" in out
     assert "1 episodes each, seed 0" in out
+
+
+def test_the_gallery_of_one_model_shows_every_task_of_its_world(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tasks = list(make("point_mass_maze").tasks)
+    words = f"gallery point_mass_maze --out {tmp_path / 'maze.webp'} --method fb --seconds 0.2 --episodes 1"
+    main(words.split())
+    with Image.open(tmp_path / "maze.webp") as found:
+        rows = -(-len(tasks) // 3)
+        assert found.size == (3 * gallery.WIDTH, rows * (gallery.HEIGHT + gallery.CAPTION))
+    assert [shown.wish for shown in gallery.every_task("point_mass_maze")] == tasks
+    assert "reach_top_left" in capsys.readouterr().out
+
+
+def test_a_gallery_of_another_kind_of_file_is_refused_before_anything_is_drawn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gallery, "show", lambda *_, **__: pytest.fail("time was spent"))
+    with pytest.raises(DataError, match=r"written to a \.webp file, got 'a\.gif'"):
+        gallery.write_gallery(tmp_path / "a.gif")

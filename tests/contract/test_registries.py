@@ -28,6 +28,7 @@ SMALL: dict[str, dict[str, object]] = {
     "zol-authors": {"steps": 3},
     "perturb": {"as_far_as": ZOLConfig(steps=3)},
     "supported": {"steps": 3, "hidden": 16, "flow_steps": 2, "samples": 3},
+    "guided": {"steps": 3, "hidden": 16, "flow_steps": 2, "samples": 3},
     "weighted-bc": {"steps": 3, "hidden": 16, "flow_steps": 2, "samples": 3},
     "rehearse": {"horizon": 3, "rounds": 1, "population": 2, "goals": 2, "random_latents": 2},
     "lola": {"environment_steps": 40, "horizon": 2, "samples": 4},

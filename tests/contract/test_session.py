@@ -245,13 +245,17 @@ def test_estimators_stand_side_by_side(agent: Agent, folder: Path, monkeypatch: 
     assert "has not compared them" in judged.advice
     assert "by ratio, whose accuracy on donut was not measured" in repr(skill)
     measured = {"lstd": {"mean_abs_error": 0.1, "spearman_global": 0.5}, "value": {"mean_abs_error": 0.2}}
-    table = {"estimators": {name: {"donut": values} for name, values in measured.items()}}
+    whole = {"ratio": {"donut": {"spearman_near": 0.3, "coverage": 0.02}}}
+    table = {"all": whole, "few": {name: {"donut": values} for name, values in measured.items()}}
     (folder / "accuracy.json").write_text(json.dumps(table))
     monkeypatch.setattr(accuracy, "FILE", folder / "accuracy.json")
     assert judged.advice.startswith("Believe lstd: on donut it came nearest to true returns")
     assert "rank correlation 0.50 with true returns, off by 0.10 per step" in judged.advice
     assert judged.advice.endswith("Not measured there: ratio, imagination.")
     assert judged.advice in repr(judged)
+    assert "by ratio; on donut: 0.30 near a prompt, 2% of its 95 % intervals hold the truth" in repr(skill)
+    assert all(f"By {name}" in repr(judged) for name in names)  # every row's accuracy, measured or not
+    assert "offline, by ratio; on donut: 0.30 near a prompt" in repr(agent.value(skill, "ratio"))
     several = agent.value([skill, agent.adapt("cross", "fb")], ["value", "ratio"])
     assert [one.task for one in several] == ["square", "cross"]
 

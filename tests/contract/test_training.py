@@ -44,7 +44,7 @@ def learner(**changes: object) -> FBLearner:
     return FBLearner(fb_network(config, torch.Generator().manual_seed(1)), config)
 
 
-@pytest.mark.parametrize("change", [{}, {"discrete": True}, {"n_step": 5}], ids=str)
+@pytest.mark.parametrize("change", [{}, {"discrete": True}, {"n_step": 5}, {"actor_averaging": 0.1}], ids=str)
 def test_resume_is_exact(data: Dataset, tmp_path: Path, change: dict) -> None:
     whole = learner(**change)
     fit(whole, data, settings(40), tmp_path / "whole")
@@ -58,6 +58,30 @@ def test_resume_is_exact(data: Dataset, tmp_path: Path, change: dict) -> None:
     logged = [json.loads(line) for line in (tmp_path / "parts" / "metrics.jsonl").read_text().splitlines()]
     assert [line["step"] for line in logged] == [5, 10, 15, 20, 25, 30, 35, 40]
     assert [line["step"] for line in history] == [5, 10, 15, 20, 25, 30, 35, 40]
+
+
+def test_an_averaged_actor_is_what_is_tested_and_saved(data: Dataset, tmp_path: Path) -> None:
+    """θ̄ ← (1 − ρ) θ̄ + ρ θ after every step; nothing that is trained hears of it."""
+    plain, averaging, rate = learner(), learner(actor_averaging=0.1), 0.1
+    expected = {name: value.clone() for name, value in plain.model.actor.state_dict().items()}
+    update = averaging.update
+
+    def watched(batch: Batch, generator: torch.Generator) -> Any:
+        terms = update(batch, generator)
+        for name, value in averaging.model.actor.state_dict().items():
+            expected[name] = (1 - rate) * expected[name] + rate * value
+        return terms
+
+    averaging.update = watched  # type: ignore[method-assign]
+    fit(plain, data, settings(12))
+    fit(averaging, data, settings(12), tmp_path / "run")
+    assert model_hash(plain.model) == model_hash(averaging.model)
+    saved = checkpoint.load(tmp_path / "run").model
+    assert model_hash(saved) == model_hash(averaging.checked) != model_hash(plain.model)
+    for name, value in saved.actor.state_dict().items():
+        assert torch.allclose(value, expected[name], atol=1e-6)
+    obs = torch.randn(5, 2, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(saved.backward(obs), plain.model.backward(obs))
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "scheduler"])

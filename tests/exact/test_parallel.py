@@ -19,7 +19,7 @@ from zol.models.learner import NetworkLearner
 from zol.models.prior_features import PriorFeaturesLearner
 
 SIZES: dict[str, Any] = {"obs_dim": 5, "action_dim": 2, "z_dim": 8, "hidden": 32, "backward_hidden": 32}
-BATCH, STEPS = 512, 20
+BATCH, STEPS = 128, 8
 COLUMNS = ("obs", "action", "next_obs", "terminated", "future_obs", "next_action", "last", "goal", "length")
 WINDOW = 8  # of demonstrations, where a model wants them
 CASES: dict[str, dict[str, Any]] = {  # of FB, unless a model is named
@@ -119,8 +119,8 @@ def in_process(rank: int, folder: str) -> None:
     torch.distributed.init_process_group("gloo", init_method=store, rank=rank, world_size=2)
     try:
         seen = {case: train(changes) for case, changes in CASES.items()}
-        with pytest.raises(DataError, match="511 rows cannot be shared evenly by 2 processes"):
-            parallel.share(torch.zeros(511))
+        with pytest.raises(DataError, match=f"{BATCH - 1} rows cannot be shared evenly by 2 processes"):
+            parallel.share(torch.zeros(BATCH - 1))
         torch.save(seen, Path(folder) / f"{rank}.pt")
     finally:
         torch.distributed.destroy_process_group()

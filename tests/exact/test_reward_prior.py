@@ -15,6 +15,7 @@ from zol.models.reward_prior import (
     draw_rewards,
     evaluate,
     informative,
+    seldom_earned,
 )
 from zol.models.reward_space import RewardSpace, balanced, clusters, value_range
 
@@ -84,6 +85,36 @@ def test_rewards_that_say_nothing_are_left_out() -> None:
     assert bool((evaluate(kept, values).std(0) >= 0.1).all())
 
 
+def test_rewards_that_are_usually_earned_are_left_out() -> None:
+    rewards, values = draw_rewards(300, LOW, HIGH, generator()), states(500)
+    earned = evaluate(rewards, values).mean(0)
+    kept = seldom_earned(rewards, values, 0.25)
+    assert len(kept) == 75
+    assert float(evaluate(kept, values).mean(0).max()) <= float(earned.sort().values[74])
+    order = [(rewards == reward).all(-1).nonzero()[0, 0] for reward in kept]
+    assert order == sorted(order), (
+        "in the order in which they were drawn, so that none comes first for being rare"
+    )
+
+
+def test_the_pool_follows_what_was_learned() -> None:
+    """Where states are usually high, the pool asks for low ones, and the other way round."""
+
+    def wanted(usual: torch.Tensor) -> float:
+        """How much more the pool pays for the upper half of a quantity than for the lower one."""
+        made = RewardSpace(4, 4, 8, 64, whitening=0.3)
+        seen = torch.cat([usual, states(1_000)])  # all kinds occur
+        made.rebuild(seen, seen, generator())
+        made.grow(64, generator(2))
+        paid = evaluate(made.pool, states(4_000, seed=5))
+        upper = states(4_000, seed=5)[:, 1] > 1.0
+        return float(paid[upper].mean() - paid[~upper].mean())
+
+    high, low = states(8_000), states(8_000)
+    high[:, 1], low[:, 1] = 1.8, 0.2
+    assert wanted(high) < 0 < wanted(low)
+
+
 def space(z_dim: int, pool: int = 64) -> RewardSpace:
     made = RewardSpace(4, 4, z_dim, pool, whitening=0.3)
     values = states(6_000)
@@ -134,14 +165,14 @@ def test_a_pool_grows_and_keeps_what_it_has() -> None:
 
 def test_a_new_space_leaves_latents_where_they_were() -> None:
     """New features on other states are turned so that policies keep their latents."""
-    made = space(6)
+    made = space(12)
     made.grow(64, generator(2))
     made.place(made.features(made.values))
     before = made.latents.clone()
     values = states(6_000, seed=9)
     made.rebuild(values, values, generator(11))
     made.place(made.features(made.values))
-    likeness = (before * made.latents).sum(-1) / 6
+    likeness = (before * made.latents).sum(-1) / 12
     assert float(likeness.mean()) > 0.9
     assert not torch.equal(before, made.latents)
 

@@ -52,13 +52,13 @@ def trained(rooms: TabularWorld, data: Dataset) -> Network:
         backward_hidden=128,
         backward_layers=1,
         discrete=True,
-        learning_rate=1e-3,
-        backward_learning_rate=1e-3,
-        target_rate=0.05,
+        learning_rate=2e-3,
+        backward_learning_rate=2e-3,
+        target_rate=0.1,
         orthonormality=0.1,
     )
     model = fb_network(config, torch.Generator().manual_seed(SEED))
-    fit(FBLearner(model, config), data, TrainConfig(steps=3000, batch_size=256, seed=SEED, anneal=0.3))
+    fit(FBLearner(model, config), data, TrainConfig(steps=2500, batch_size=128, seed=SEED, anneal=0.3))
     return model.eval()
 
 

@@ -212,6 +212,8 @@ def _legend(found: Adapted, tested: session.Evaluation | None, domain: str) -> l
     lines += [
         f"{title}: {meaning}" for title, (name, meaning) in COLUMNS.items() if name in found.diagnostics
     ]
+    if "imagined_gain" in found.diagnostics and estimator_of(found.method) != "imagination":
+        lines += [f"gain was estimated {told('imagination', domain)}"]
     if "mean_ratio" in found.diagnostics:
         ratios = zip(found.evidence.tasks, found.diagnostics["mean_ratio"][0].tolist(), strict=True)
         low, high = MEAN_RATIO

@@ -1,28 +1,46 @@
-"""``zol gallery``: the moving picture of the README, made again."""
+"""``zol gallery``: behaviours in one moving picture, the README's or all of one model."""
 
 from pathlib import Path
+
+import tyro
 
 from zol import report
 from zol.common.progress import progress_bar
 from zol.common.terminal import terminal
-from zol.demo.gallery import table, write_gallery
+from zol.demo.gallery import SHOWN, every_task, table, write_gallery
+from zol.session import AUTO
 
 
 def gallery(
-    out: Path = Path("behaviours.webp"), seconds: float = 6.0, episodes: int = 10, seed: int = 0
+    model: tyro.conf.Positional[str | None] = None,
+    out: Path = Path("behaviours.webp"),
+    method: str = AUTO,
+    seconds: float = 6.0,
+    episodes: int = 10,
+    seed: int = 0,
 ) -> None:
-    """Several behaviours of the zoo's models in one moving picture, from rewards that nobody trained.
+    """Several behaviours in one moving picture: of the zoo's models, or every task of one model.
 
     Every behaviour is adapted by the default method of zol adapt, tested in its world, and filmed.
 
     Args:
+        model: a checkpoint, or a name of the zoo; without one, the six behaviours of the README
         out: the picture, a .webp file
+        method: how latents are found (zol adapt --help lists the methods)
         seconds: length of the film
         episodes: test episodes per behaviour
         seed: of the search, of test episodes and of the film
     """
     with progress_bar() as progress:
-        found = write_gallery(out, seconds=seconds, episodes=episodes, seed=seed, progress=progress)
+        found = write_gallery(
+            out,
+            SHOWN if model is None else every_task(model),
+            method,
+            seconds=seconds,
+            episodes=episodes,
+            seed=seed,
+            progress=progress,
+        )
     console = terminal()
     console.print(report.table(table(found), caption=f"{episodes} episodes each, seed {seed}"))
     console.print(f"{out}: {out.stat().st_size / 1e6:.1f} MB", soft_wrap=True, highlight=False)

@@ -123,11 +123,19 @@ def _train(found: Plan) -> tuple[Callable[..., None], str]:
             threads=threads,
         )
 
-    description = (
+    return command, _told(found, "data")
+
+
+def in_a_world(found: Plan) -> str:
+    """What a command that acts in a world says of itself."""
+    return _told(found, "world")
+
+
+def _told(found: Plan, where: str) -> str:
+    return (
         f"Pretrain {found.entry.title}; called again, it continues where it stopped. The defaults below are "
-        "those of the preset and of the data, as far as they are on the command line."
+        f"those of the preset and of the {where}, as far as they are on the command line."
     )
-    return command, description
 
 
 def dynamics(data: Path, out: Path, config: WorldConfig = WorldConfig(), threads: int = 0) -> None:  # noqa: B008

@@ -8,11 +8,12 @@ import tyro
 
 from zol.cli import run_file
 from zol.cli.options import number
-from zol.cli.train import flags
+from zol.cli.train import flags, in_a_world
 from zol.collect.online import OnlineConfig
 from zol.common.errors import DataError
 from zol.train import TrainConfig
-from zol.train.online import execute_online, online_defaults, plan_online
+from zol.train.acting import of_preset, plan_online
+from zol.train.online import execute_online
 from zol.train.planning import Plan
 from zol.worlds import make
 
@@ -51,7 +52,7 @@ def _train(found: Plan) -> tuple[Callable[..., None], str]:
         demonstrations: Path | None = None,
         preset: str = "auto",
         training: TrainConfig = found.training,
-        online: OnlineConfig = online_defaults(found),  # noqa: B008
+        online: OnlineConfig = of_preset(found, OnlineConfig),  # noqa: B008
         model: Settings = Settings(**found.settings),  # type: ignore[valid-type]  # noqa: B008
         episodes: int = 0,
         device: str = "auto",
@@ -90,8 +91,4 @@ def _train(found: Plan) -> tuple[Callable[..., None], str]:
             threads=threads,
         )
 
-    description = (
-        f"Pretrain {found.entry.title}; called again, it continues where it stopped. The defaults below are "
-        "those of the preset and of the world, as far as they are on the command line."
-    )
-    return command, description
+    return command, in_a_world(found)

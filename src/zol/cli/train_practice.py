@@ -3,12 +3,13 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from zol.cli.train import flags
+from zol.cli.train import flags, in_a_world
 from zol.collect.practice import PracticeConfig
 from zol.common.errors import DataError
 from zol.train import TrainConfig
+from zol.train.acting import of_preset
 from zol.train.planning import Plan
-from zol.train.practice import execute_practice, practice_defaults
+from zol.train.practice import execute_practice
 from zol.train.pretraining import EPISODES
 from zol.worlds import make
 
@@ -22,7 +23,7 @@ def practice_command(found: Plan) -> tuple[Callable[..., None], str]:
         world: str | None = None,
         preset: str = "auto",
         training: TrainConfig = found.training,
-        practice: PracticeConfig = practice_defaults(found),  # noqa: B008
+        practice: PracticeConfig = of_preset(found, PracticeConfig),  # noqa: B008
         model: Settings = Settings(**found.settings),  # type: ignore[valid-type]  # noqa: B008
         episodes: int = EPISODES,
         device: str = "auto",
@@ -56,8 +57,4 @@ def practice_command(found: Plan) -> tuple[Callable[..., None], str]:
             threads=threads,
         )
 
-    description = (
-        f"Pretrain {found.entry.title}; called again, it continues where it stopped. The defaults below are "
-        "those of the preset and of the world, as far as they are on the command line."
-    )
-    return command, description
+    return command, in_a_world(found)

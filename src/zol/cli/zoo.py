@@ -21,8 +21,8 @@ def list_() -> None:
         tested = facts.get("returns") or [{}]
         means = tested[-1].get("return/mean"), tested[0].get("random/mean")
         shown = [report.number(mean) if mean is not None else "–" for mean in means]
-        rows.append([name, *(str(facts.get(key, "")) for key in ("world", "model", "steps", "seed")), *shown])
-    columns = ["name", "world", "model", "steps", "seed", "return", "random"]
+        rows.append([name, *(str(facts.get(key, "")) for key in ("world", "model", "steps")), *shown])
+    columns = ["name", "world", "model", "steps", "return", "random"]
     report.print_table(terminal(), (columns, rows))
 
 

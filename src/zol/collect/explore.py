@@ -20,6 +20,7 @@ from rich.progress import Progress
 from torch import Tensor
 
 from zol.collect.memory import RoundMemory
+from zol.collect.recording import append_or_compare
 from zol.collect.rnd import RNDAgent, RNDConfig
 from zol.common import provenance
 from zol.common.config import Config
@@ -161,18 +162,7 @@ class _Run:
 
     def _commit(self, memory: RoundMemory) -> None:
         rows = memory.episodes()
-        if self.writer.episodes > self.done:
-            known = disk.read_index(self.out)["digest"][self.done : self.done + len(rows)]
-            for number, (digest, played) in enumerate(zip(known, rows, strict=False)):
-                if bytes(digest) != disk.episode_digest(played):
-                    raise DataError(
-                        f"episode {self.done + number} of {self.out} cannot be repeated exactly: it was made "
-                        "with other versions, threads or hardware; continue there, or choose another folder"
-                    )
-            rows_left = rows[len(known) :]
-        else:
-            rows_left = rows
-        self.writer.append_rows(rows_left)
+        append_or_compare(self.writer, self.out, self.done, rows)
         self.done, self.done_steps = self.done + len(rows), self.done_steps + memory.steps
         self.unsaved = 0
         state = self.agent.state_dict() | {"generator": self.generator.get_state()}

@@ -18,6 +18,20 @@ from zol.data.writer import DatasetWriter
 Rows = Mapping[str, NDArray[Any]]
 
 
+def append_or_compare(writer: DatasetWriter, path: Path, done: int, episodes: Sequence[Rows]) -> None:
+    """Make these the episodes after the first ``done``: those that the set holds already have to be equal."""
+    known = min(len(episodes), max(0, writer.episodes - done))
+    if known:
+        stored = disk.read_index(path)["digest"][done : done + known]
+        for number, (digest, rows) in enumerate(zip(stored, episodes, strict=False)):
+            if bytes(digest) != disk.episode_digest(rows):
+                raise DataError(
+                    f"episode {done + number} of {path} cannot be repeated exactly: it was made with other "
+                    "versions, threads or hardware; continue there, or choose another folder"
+                )
+    writer.append_rows(episodes[known:])
+
+
 class Recording:
     """Episodes on disk, of which the first ``done`` count."""
 
@@ -41,17 +55,7 @@ class Recording:
         """Add whole episodes, or compare them with those that are there already."""
         if not episodes:
             return
-        known = min(len(episodes), max(0, self.writer.episodes - self.done))
-        if known:
-            stored = disk.read_index(self.path)["digest"][self.done : self.done + known]
-            for number, (digest, rows) in enumerate(zip(stored, episodes, strict=False)):
-                if bytes(digest) != disk.episode_digest(rows):
-                    raise DataError(
-                        f"episode {self.done + number} of {self.path} cannot be repeated exactly: it was "
-                        "made with other versions, threads or hardware; continue there, or choose another "
-                        "folder"
-                    )
-        self.writer.append_rows(episodes[known:])
+        append_or_compare(self.writer, self.path, self.done, episodes)
         self.done += len(episodes)
         self._opened = None
 

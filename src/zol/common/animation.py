@@ -16,12 +16,17 @@ INK: Colour = (34, 34, 34)
 PAPER: Colour = (255, 255, 255)
 
 
+def require_webp(path: Path) -> None:
+    """Refuse another kind of file; asked before minutes are spent on drawing."""
+    if path.suffix != ".webp":
+        raise DataError(f"a moving picture is written to a .webp file, got '{path.name}'")
+
+
 def write_animation(
     path: Path, pictures: Sequence[NDArray[np.uint8]], fps: float, *, hold: float = 1.0, quality: int = 75
 ) -> Path:
     """Write pictures ``[H, W, 3]`` as an endless film; the last one stays for ``hold`` seconds."""
-    if path.suffix != ".webp":
-        raise DataError(f"a moving picture is written to a .webp file, got '{path.name}'")
+    require_webp(path)
     if not pictures:
         raise DataError(f"there are no pictures for {path}")
     frames = [Image.fromarray(picture) for picture in pictures]

@@ -46,10 +46,11 @@ def of_numbers() -> dict[str, Any]:
     """What every reported number carries."""
     import torch
 
+    threads = torch.get_num_threads()
     return {
         "command": command() or "called from Python",
         "commit": commit(),
-        "cpu": f"{processor()}, {os.cpu_count()} cores, {torch.get_num_threads()} threads",
+        "cpu": f"{processor()}, {os.cpu_count()} cores, {threads} thread{'s' * (threads > 1)}",
         **({"gpu": torch.cuda.get_device_name()} if torch.cuda.is_available() else {}),
         **versions(),
     }

@@ -10,7 +10,7 @@ from zol.common.errors import ZolError
 from zol.demo.gallery import FPS, Behaviour, show
 from zol.session import load
 
-SHOWN = Behaviour("walker", "spin over and over", "spin")
+SHOWN = Behaviour("walker_practice", "spin over and over", "spin")
 SECONDS, EPISODES, SIZE = 5.0, 4, (440, 330)
 
 
@@ -38,7 +38,7 @@ def make_film(out: Path, seed: int, progress: Progress | None = None) -> Film:
     except ZolError as error:  # no simulator, or nothing to draw with: the donut's story stands without it
         return Film(None, f"A model of the zoo would be here on film, but {error}")
     words = (
-        f"“{SHOWN.words}”: the zoo's {SHOWN.model}, trained without any reward, given this one. It earns "
+        f"“{SHOWN.words}”: the zoo's {SHOWN.model}, which never saw this reward, given it. It earns "
         f"{shown.earned} of {SHOWN.best:g} in {EPISODES} episodes, random actions {shown.random:.0f}. "
         f"zol adapt {SHOWN.model} --task {SHOWN.wish} --episodes 10"
     )

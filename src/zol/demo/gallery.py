@@ -1,9 +1,11 @@
 """Several behaviours in one moving picture: rewards in words, models of the zoo, nothing trained for them.
 
     zol gallery --out docs/images/behaviours.webp
+    zol gallery walker --out docs/images/walker.webp
 
-makes the picture of the README again, with whatever models the zoo has then: every behaviour is adapted by
-the default method, tested, and filmed for a few seconds in real time.
+The first line makes the picture of the README again, with whatever models the zoo has then; the second one
+shows every task of one model's world. Each behaviour is adapted by the default method, tested, and filmed for
+a few seconds in real time.
 """
 
 from collections.abc import Sequence
@@ -16,7 +18,8 @@ from numpy.typing import NDArray
 from rich.progress import Progress
 
 from zol import film, report
-from zol.common.animation import PAPER, lettering, write_animation
+from zol.common.animation import PAPER, lettering, require_webp, write_animation
+from zol.common.errors import DataError
 from zol.common.outputs import require_place
 from zol.fields import States
 from zol.session import AUTO, Agent, Skill, load
@@ -44,10 +47,10 @@ class Behaviour:
 
 
 SHOWN = (
-    Behaviour("walker", "spin over and over", "spin"),
-    Behaviour("walker", "upright, below 0.8 m", crouch),
-    Behaviour("cheetah", "walk backwards", "walk_backward"),
-    Behaviour("cheetah", "flip forward", "flip"),
+    Behaviour("walker_practice", "spin over and over", "spin"),
+    Behaviour("walker_practice", "upright, below 0.8 m", crouch),
+    Behaviour("cheetah_practice", "run", "run"),
+    Behaviour("cheetah_practice", "walk backwards", "walk_backward"),
     Behaviour("point_mass_maze", "go to the lower left room", "reach_bottom_left"),
     Behaviour("point_mass_maze", "go to the upper right room", "reach_top_right"),
 )
@@ -64,9 +67,18 @@ class Shown:
     pictures: Sequence[NDArray[np.uint8]]  # each [H, W, 3]
 
 
+def every_task(model: str) -> tuple[Behaviour, ...]:
+    """All tasks of the world that a model was trained for."""
+    world = load(model).world
+    if world is None or not world.tasks:
+        raise DataError(f"{model} names no world with tasks, so there is nothing to show")
+    return tuple(Behaviour(model, name, name, float(world.episode_length)) for name in world.tasks)
+
+
 def write_gallery(
     path: Path,
     behaviours: Sequence[Behaviour] = SHOWN,
+    method: str = AUTO,
     *,
     seconds: float = 6.0,
     episodes: int = 10,
@@ -74,11 +86,14 @@ def write_gallery(
     progress: Progress | None = None,
 ) -> list[Shown]:
     """Adapt, test and film every behaviour, and write all of them into one moving picture."""
+    require_webp(path)
     require_place(path, folder=False)
     found: list[Shown] = []
     for name in dict.fromkeys(behaviour.model for behaviour in behaviours):
         own = [behaviour for behaviour in behaviours if behaviour.model == name]
-        found += show(load(name), own, seconds=seconds, episodes=episodes, seed=seed, progress=progress)
+        found += show(
+            load(name), own, method, seconds=seconds, episodes=episodes, seed=seed, progress=progress
+        )
     write_animation(path, tiled(found), FPS, hold=1 / FPS, quality=60)
     return found
 

@@ -152,7 +152,7 @@ class Learner(Protocol):
 
     @property
     def checked(self) -> Model | None:
-        """The model whose health is logged during training (zol.train.health); None if there is none."""
+        """The model as it would be saved now, whose health is logged (zol.train.health), if there is one."""
 
     @property
     def settings(self) -> Mapping[str, Any]:

@@ -65,6 +65,8 @@ class NetworkLearner(ABC):
         if model.config.actor is not None:
             self.actor = actors.actor_of(self)
             self.actor_optimiser = self.actor.optimiser
+            if config.actor_averaging:
+                self.add_target("averaged_actor", model.actor, config.actor_averaging)
 
     @staticmethod
     @abstractmethod
@@ -78,8 +80,12 @@ class NetworkLearner(ABC):
 
     @property
     def checked(self) -> Network:
-        """The network is a whole model at any time, so its health can be watched."""
-        return self.model
+        """The network, a whole model at any time; with ``actor_averaging`` one that acts by the average."""
+        if "averaged_actor" not in self._targets:
+            return self.model
+        averaged = deepcopy(self.model)
+        averaged.actor.load_state_dict(self._targets["averaged_actor"][0].state_dict())
+        return averaged
 
     @property
     def settings(self) -> dict[str, Any]:

@@ -33,11 +33,11 @@ class PriorShape:
     """chance that a ramp has both bounds"""
     at_least: float = 0.55
     """chance that a ramp with one bound asks for more, not for less"""
-    reach: float = 1.7
+    reach: float = 1.4
     """bounds lie in the range of the data widened by this factor about its middle"""
-    margins: tuple[float, float] = (0.1, 1.5)
+    margins: tuple[float, float] = (0.1, 1.0)
     """margins, drawn evenly on a logarithmic scale, in units of that widened range"""
-    averaged: float = 0.3
+    averaged: float = 0.25
     """chance that ramps are averaged instead of multiplied"""
 
 
@@ -100,3 +100,13 @@ def _combined(rewards: Tensor, x: Tensor) -> Tensor:
 def informative(rewards: Tensor, values: Tensor, least: float = 0.03) -> Tensor:
     """Those rewards that vary over these states by a standard deviation of at least ``least``."""
     return rewards[evaluate(rewards, values).std(0) >= least]
+
+
+def seldom_earned(rewards: Tensor, values: Tensor, share: float) -> Tensor:
+    """This share of the rewards: those that earn least on average over the states that are usually visited.
+
+    Lying on the floor needs no practice. What a body seldom earns does, and as it learns to stand, rewards
+    for standing become usual and others, for walking, remain: the pool follows what was learned.
+    """
+    earned = evaluate(rewards, values).mean(0)
+    return rewards[earned.argsort(stable=True)[: max(1, round(share * len(rewards)))].sort().values]

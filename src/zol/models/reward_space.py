@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from zol.models.layers import unit
-from zol.models.reward_prior import WIDTH, draw_rewards, evaluate, informative
+from zol.models.reward_prior import WIDTH, draw_rewards, evaluate, informative, seldom_earned
 
 SAMPLE = 4096  # S: states
 BASIS = 384  # K: rewards whose directions make the features
@@ -30,6 +30,8 @@ CLUSTERS = 256
 AT_ONCE = 16_384  # points whose distances to all centres are computed together
 TAILS = 0.001  # of a quantity's distribution that do not count to its range
 SCALE = 4.0
+SELDOM = 0.5  # of the rewards that are drawn: those that are seldom earned are kept
+AT_LEAST = 256  # rewards that are drawn at once: the seldom half of a handful would be chance
 
 
 class RewardSpace(nn.Module):
@@ -39,6 +41,7 @@ class RewardSpace(nn.Module):
     high: Tensor
     obs: Tensor  # the sample, [S, D]
     values: Tensor  # its quantities, [S, Q]
+    usual: Tensor  # quantities of a plain sample: what is usually visited, [S, Q]
     basis: Tensor  # the K rewards, [K, WIDTH]
     means: Tensor  # of them on the sample, [K]
     directions: Tensor  # from rewards to features, [K, d]
@@ -54,6 +57,7 @@ class RewardSpace(nn.Module):
             "high": (quantities,),
             "obs": (SAMPLE, obs_dim),
             "values": (SAMPLE, quantities),
+            "usual": (SAMPLE, quantities),
             "basis": (BASIS, WIDTH),
             "means": (BASIS,),
             "directions": (BASIS, z_dim),
@@ -78,6 +82,7 @@ class RewardSpace(nn.Module):
         rows = balanced(values, low, high, SAMPLE, generator)
         self.obs.copy_(obs[rows])
         self.values.copy_(values[rows])
+        self.usual.copy_(values[torch.randint(len(values), (SAMPLE,), generator=generator)])
         self.basis.copy_(self._draw(BASIS, generator))
         table = evaluate(self.basis, self.values).double()
         self.means.copy_(table.mean(0))
@@ -118,11 +123,11 @@ class RewardSpace(nn.Module):
         return unit(weights.mT.float())
 
     def _draw(self, count: int, generator: torch.Generator) -> Tensor:
-        """``count`` rewards that vary over the sample."""
+        """``count`` rewards that vary over the sample, and are earned less than others by what is usual."""
         found = self.pool[:0]
         while len(found) < count:
-            drawn = draw_rewards(2 * count, self.low, self.high, generator)
-            found = torch.cat([found, informative(drawn, self.values)])
+            drawn = draw_rewards(max(AT_LEAST, 4 * count), self.low, self.high, generator)
+            found = torch.cat([found, seldom_earned(informative(drawn, self.values), self.usual, SELDOM)])
         return found[:count]
 
 

@@ -12,7 +12,16 @@ class PretrainingConfig(Config):
     """What every model of the family has: the sizes of its networks, learning rates, latents and noise."""
 
     added: ClassVar[frozenset[str]] = frozenset(
-        {"actor", "bc", "joined", "flow_hidden", "flow_layers", "flow_steps", "flow_learning_rate"}
+        {
+            "actor",
+            "actor_averaging",
+            "bc",
+            "joined",
+            "flow_hidden",
+            "flow_layers",
+            "flow_steps",
+            "flow_learning_rate",
+        }
     )
     """settings that runs of earlier versions do not know: stored only if they differ from their default"""
     obs_dim: int = Field(gt=0)
@@ -58,6 +67,9 @@ class PretrainingConfig(Config):
     """τ: how fast the targets follow"""
     goal_share: float = Field(default=0.5, ge=0, le=1)
     """share of training latents that are B(s') of random states; the rest are uniform on the sphere"""
+    actor_averaging: float = Field(default=0.0, ge=0, lt=1)
+    """rate at which the weights of an averaged actor follow the trained one: the model that is tested and
+    saved acts by the average. 0 saves the trained actor itself"""
     actor_pessimism: float = Field(default=0.0, ge=0)
     """of the actor's Q"""
     action_std: float = Field(default=0.2, gt=0)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from zol import report
 from zol.value import ValueEstimate
-from zol.value.accuracy import advice
+from zol.value.accuracy import advice, told
 
 # title → diagnostic, as far as an estimator tells it
 COLUMNS = {"ESS": "ess", "mass": "mean_ratio", "neg.": "negative_share", "flow": "flow_residual"}
@@ -51,10 +51,11 @@ class Appraisal:
     @property
     def notes(self) -> list[str]:
         """What is said below the table."""
-        notes = [self.advice]
+        notes = [self.advice, *(_sentence(told(name, self.domain)) for name in self.estimates)]
         if self.supported is not None:
             notes.append(
-                f"The best behaviour that the data support earns {self.supported:.3f} per step by OptiDICE."
+                f"The best behaviour that the data support earns {self.supported:.3f} per step by OptiDICE, "
+                "whose accuracy was not measured."
             )
         notes += [f"{name} needs {what}." for name, what in self.left_out.items()]
         return notes
@@ -68,3 +69,7 @@ class Appraisal:
         return "\n".join([self.title, report.markdown(self.cells()), *self.notes])
 
     __repr__ = __str__
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}."

@@ -13,6 +13,7 @@ from zol.session.appraisal import Appraisal
 from zol.session.opened import OpenedModel
 from zol.session.skill import Skill
 from zol.value import ESTIMATORS, ValueEstimate, ValueProblem
+from zol.value.accuracy import told
 from zol.value.base import joined
 from zol.value.optidice import optidice
 
@@ -41,7 +42,7 @@ def value(
 
     with shown(progress) as display:
         if isinstance(by, str):
-            return estimate(by)
+            return replace(estimate(by), told=told(by, model.judged_domain))
         names = list(ESTIMATORS) if by is None else list(by)
         lacking = {name: ESTIMATORS[name].missing(groups[0][0]) for name in names}
         found = {name: estimate(name) for name in names if not lacking[name]}

@@ -22,6 +22,7 @@ from zol.common import interrupts, parallel
 from zol.common.config import Config
 from zol.common.errors import CheckpointError, DataError
 from zol.common.memory import keep_freed_memory
+from zol.common.outputs import require_place
 from zol.common.progress import progress_bar
 from zol.common.tensors import assign
 from zol.data import Batch, BatchSpec, Dataset
@@ -32,8 +33,8 @@ from zol.train.checks import check_data, check_episodes
 from zol.train.health import HealthSample, check_health
 from zol.train.log_lines import Clock, format_evaluation, format_progress
 from zol.train.run_folder import Line, RunFolder, require_same
-from zol.train.tensorboard import MetricsWriter
-from zol.train.wandb import WandbWriter
+from zol.train.tensorboard import MetricsWriter, require_tensorboard
+from zol.train.wandb import WandbWriter, require_wandb
 
 Hook = Callable[[int], Mapping[str, float]]
 
@@ -102,6 +103,16 @@ class TrainConfig(Config):
 FREE = {"steps", "log_every", "eval_every", "save_every", "tensorboard", "wandb"}
 
 
+def require_outputs(out: str | Path | None, config: TrainConfig) -> None:
+    """Say what a run could not write before any time is spent: its folder, or the writers of its metrics."""
+    if out is not None:
+        require_place(out)
+    if config.tensorboard:
+        require_tensorboard()
+    if config.wandb:
+        require_wandb()
+
+
 def fit(
     learner: Learner,
     dataset: Dataset,
@@ -137,11 +148,12 @@ def fit(
             stack.callback(writer.close)
         bar = progress or stack.enter_context(progress_bar(quiet=not parallel.is_main()))
         run.loop(stack.enter_context(interrupts.noticed()), on_eval, bar)
-        if folder is not None and learner.checked is not None:
+        shipped: Any = learner.checked
+        if folder is not None and shipped is not None:
             with folder.saying_what_is_safe():
                 data = dataset if feed is None else feed.collected()
                 sample = prompt_sample(data, config.seed, steps=None if feed is None else feed.prompt_steps())
-                checkpoint.save(learner.model, folder.path, prompt=sample, facts=run.facts_of_the_model())
+                checkpoint.save(shipped, folder.path, prompt=sample, facts=run.facts_of_the_model())
     return run.history
 
 

@@ -16,27 +16,21 @@ import torch
 from rich.progress import Progress
 from torch import Tensor
 
-from zol import checkpoint, tracking
+from zol import tracking
 from zol.checkpoint import Checkpoint
 from zol.collect.demonstrations import Demonstrations
 from zol.collect.online import Online, OnlineConfig
-from zol.common import parallel
-from zol.common.device import choose_device, choose_threads
-from zol.common.errors import DataError, unknown_name
-from zol.common.outputs import require_place
+from zol.common.errors import DataError
 from zol.common.progress import progress_bar
 from zol.common.terminal import terminal
 from zol.data import Dataset
 from zol.models.fb_cpr import FBCPRLearner
 from zol.models.network import Network
-from zol.models.settings import FROM_DATA
 from zol.session import Agent
+from zol.train.acting import begun, finished, plan_online, returns, told_apart
 from zol.train.loop import TrainConfig, fit, prompt_sample
-from zol.train.planning import Plan, plan
-from zol.train.returns import ReturnEvaluation
-from zol.train.tensorboard import require_tensorboard
-from zol.train.wandb import require_wandb
-from zol.worlds import ALIASES, make
+from zol.train.planning import Plan
+from zol.worlds import make
 from zol.worlds.base import World
 
 REPLAY = "replay"  # folder of the set, in that of the run
@@ -65,38 +59,21 @@ def pretrain_online(
     """
     chosen = make(world) if isinstance(world, str) else world
     found = plan_online(model, chosen.name, preset=preset, device=device)
-    own = {name for name in found.entry.config.model_fields if name not in FROM_DATA}
-    known = own | set(TrainConfig.model_fields) | set(OnlineConfig.model_fields)
-    for name in settings:
-        if name not in known:
-            raise DataError(unknown_name(f"setting of {model} or its training", name, known))
-    loop = {name: value for name, value in settings.items() if name in TrainConfig.model_fields}
-    loop |= {"seed": seed} | ({} if steps is None else {"steps": steps})
-    acting = {name: value for name, value in settings.items() if name in OnlineConfig.model_fields}
+    training, online, own = told_apart(found, settings, OnlineConfig, steps=steps, seed=seed)
     trained = execute_online(
         found,
         chosen,
         demonstrations,
         out=out,
-        training=found.training.updated(**loop),
-        settings={**found.settings, **{name: v for name, v in settings.items() if name in own}},
-        online=online_defaults(found).updated(**acting),
+        training=training,
+        settings=own,
+        online=online,
         episodes=episodes,
         device=device,
         threads=threads,
         progress=progress,
     )
     return Agent(trained, path="this model" if out is None else str(out))
-
-
-def plan_online(model: str, world: str | None, **words: Any) -> Plan:
-    """The settings for an online model in a world of this name."""
-    return plan(model, acts_in=None if world is None else ALIASES.get(world, world), **words)
-
-
-def online_defaults(plan: Plan) -> OnlineConfig:
-    """How the preset acts."""
-    return OnlineConfig(**{k: v for k, v in plan.others.items() if k in OnlineConfig.model_fields})
 
 
 def open_demonstrations(given: Dataset | str | Path | None, window: int) -> Demonstrations:
@@ -124,8 +101,7 @@ def execute_online(
     progress: Progress | None = None,
 ) -> Checkpoint:
     """Train as planned; what cannot work is said before the first step in the world."""
-    entry = plan.entry
-    config = entry.config(obs_dim=world.layout.obs_dim, action_dim=world.action_dim, **settings)
+    config = plan.entry.config(obs_dim=world.layout.obs_dim, action_dim=world.action_dim, **settings)
     shown = open_demonstrations(demonstrations, config.window)  # type: ignore[attr-defined]
     shown.require_fit(world, frames=online.frame_share > 0)
     if online.random_steps < training.batch_size:
@@ -133,26 +109,10 @@ def execute_online(
             f"{online.random_steps} random steps do not fill a batch of {training.batch_size}: raise "
             "--random-steps"
         )
-    if out is not None:
-        require_place(out)
-    if training.tensorboard:
-        require_tensorboard()
-    if training.wandb:
-        require_wandb()
-    before = torch.get_num_threads()
     with ExitStack() as stack:
-        place = stack.enter_context(parallel.processes(choose_device(device)))
-        if parallel.size() > 1:
-            raise DataError(
-                f"{entry.name} acts in one world while it learns, and {parallel.size()} processes were "
-                "started: run it without torchrun"
-            )
-        width = int(settings.get("hidden", entry.config.model_fields["hidden"].default))
-        torch.set_num_threads(choose_threads(training.batch_size * width**2, threads))
-        stack.callback(torch.set_num_threads, before)
-        network = entry.network(config, torch.Generator().manual_seed(training.seed)).to(place)
-        learner = entry.learner(network, config, autocast=training.autocast, compiled=training.compiled)
+        learner = stack.enter_context(begun(plan, config, training, out=out, device=device, threads=threads))
         assert isinstance(learner, FBCPRLearner)
+        network = learner.model
         bar = stack.enter_context(progress_bar()) if progress is None else progress
         bar.console.print(_what(plan, network, shown, training), highlight=False, soft_wrap=True)
         feed = Online(
@@ -167,14 +127,21 @@ def execute_online(
         )
         stack.enter_context(closing(feed))
         facts = _facts(plan, world, feed, episodes)
-        test = _Test(world, network, feed, episodes, training.seed, entry.prompt) if episodes else None
-        fit(learner, feed.begun, training, out, facts=facts, on_eval=test, progress=bar, feed=feed)
+        prompted = returns(
+            world, learner, feed, episodes=episodes, seed=training.seed, prompt=plan.entry.prompt
+        )
+
+        def test(step: int) -> dict[str, float]:
+            """What prompts earn, and the error of tracking motions."""
+            tracked = {} if feed.track is None else {"tracking/emd": float(feed.track().mean())}
+            return prompted(step) | tracked
+
+        on_eval = test if episodes else None
+        fit(learner, feed.begun, training, out, facts=facts, on_eval=on_eval, progress=bar, feed=feed)
         sample = prompt_sample(feed.collected(), training.seed)
     if out is not None:
         terminal().print(f"the checkpoint is in {out}", highlight=False, soft_wrap=True)
-        return checkpoint.load(out)
-    facts = checkpoint.description(network) | dict(learner.facts) | facts
-    return Checkpoint(network.freeze(), facts, sample, None)
+    return finished(out, learner, facts, sample)
 
 
 def _what(plan: Plan, network: Network, shown: Demonstrations, training: TrainConfig) -> str:
@@ -211,28 +178,3 @@ def _tracker(world: World, network: Network, shown: Demonstrations) -> Callable[
         return torch.cat([found, found.mean().expand(rest)])
 
     return errors
-
-
-class _Test:
-    """Returns of prompted latents, with prompts from what was visited so far, and tracking errors."""
-
-    def __init__(
-        self, world: World, network: Network, feed: Online, episodes: int, seed: int, prompt: str
-    ) -> None:
-        self.world, self.network, self.feed = world, network, feed
-        self.episodes, self.seed, self.prompt = episodes, seed, prompt
-
-    def __call__(self, step: int) -> dict[str, float]:
-        prompt: Any = self.prompt
-        test = ReturnEvaluation(
-            self.world,
-            self.network,
-            self.feed.collected(),
-            episodes=self.episodes,
-            seed=self.seed,
-            prompt=prompt,
-        )
-        found = test(step) if test.evidence.tasks else {}
-        if self.feed.track is not None:
-            found["tracking/emd"] = float(self.feed.track().mean())
-        return found

@@ -21,7 +21,6 @@ from zol.checkpoint import Checkpoint
 from zol.common import parallel
 from zol.common.device import choose_device, choose_threads
 from zol.common.errors import CheckpointError, DataError, ZolError, unknown_name
-from zol.common.outputs import require_place
 from zol.common.terminal import terminal
 from zol.data import Dataset
 from zol.models.foreign.hub import ORIGIN
@@ -29,12 +28,10 @@ from zol.models.network import Network
 from zol.models.settings import FROM_DATA, settings_of
 from zol.session import Agent
 from zol.train.learned_world import WorldConfig, learn_world, report_learned_world
-from zol.train.loop import TrainConfig, fit, prompt_sample
+from zol.train.loop import TrainConfig, fit, prompt_sample, require_outputs
 from zol.train.planning import Plan, plan
 from zol.train.returns import ReturnEvaluation
 from zol.train.run_folder import RunFolder
-from zol.train.tensorboard import require_tensorboard
-from zol.train.wandb import require_wandb
 from zol.worlds.base import World
 
 ONLINE = {
@@ -127,12 +124,7 @@ def execute(
         )
     if plan.dataset is None:
         raise DataError("there is nothing to train on: give data")
-    if out is not None:
-        require_place(out)
-    if training.tensorboard:
-        require_tensorboard()
-    if training.wandb:
-        require_wandb()
+    require_outputs(out, training)
     before = torch.get_num_threads()
     with parallel.processes(choose_device(device)) as place:
         width = int(settings.get("hidden", plan.entry.config.model_fields["hidden"].default))
@@ -188,14 +180,16 @@ def _train(
     test = None
     if world is not None:
         prompt: Any = entry.prompt
-        test = ReturnEvaluation(world, model, dataset, episodes=episodes, seed=training.seed, prompt=prompt)
+        test = ReturnEvaluation(world, learner, dataset, episodes=episodes, seed=training.seed, prompt=prompt)
         if test.unrewarded:
             console.print(f"not tested, because the sample holds no reward: {', '.join(test.unrewarded)}")
         test = test if test.evidence.tasks else None
     fit(learner, dataset, training, out, facts=facts, on_eval=test, progress=progress)
     if out is not None:
         console.print(f"the checkpoint is in {out}")
-    return model, dict(learner.facts) | facts
+    checked = learner.checked
+    assert isinstance(checked, Network)
+    return checked, dict(learner.facts) | facts
 
 
 def _console(progress: Progress | None) -> Console:

@@ -13,6 +13,7 @@ from torch import Tensor
 from zol.adapt import prompted
 from zol.data import Dataset
 from zol.evidence import Evidence
+from zol.models.base import Learner
 from zol.models.network import Network
 from zol.prompt import RewardPrompt
 from zol.rollout import evaluate, random_returns
@@ -26,7 +27,7 @@ class ReturnEvaluation:
     def __init__(
         self,
         world: World,
-        model: Network,
+        learner: Learner,
         dataset: Dataset,
         *,
         episodes: int,
@@ -39,13 +40,15 @@ class ReturnEvaluation:
         labelled = Evidence.from_sample(sample, world.layout, world.tasks, data=dataset.fingerprint())
         # unrewarded: tasks without any reward in the sample, for which no latent can be asked
         self.evidence, self.unrewarded = labelled.rewarded_tasks()
-        self.world, self.model, self.prompt = world, model, prompt
+        self.world, self.learner, self.prompt = world, learner, prompt
         self.episodes, self.seed = episodes, seed
 
     def __call__(self, step: int) -> dict[str, float]:
         """The mean return of every task at this moment."""
         # Simulators give observations on the CPU; a copy keeps the policy beside them.
-        model = deepcopy(self.model).cpu()
+        checked = self.learner.checked
+        assert isinstance(checked, Network)
+        model = deepcopy(checked).cpu()
         generator = torch.Generator().manual_seed(self.seed)
         latents = prompted(model, self.evidence, self.prompt).latents()
         returns = evaluate(self.world, model, latents, episodes=self.episodes, generator=generator).returns
