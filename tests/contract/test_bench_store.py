@@ -3,6 +3,8 @@
 import sqlite3
 import subprocess
 import sys
+import threading
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -143,6 +145,8 @@ def test_a_store_of_a_later_zol_is_refused(tmp_path: Path) -> None:
 
 WRITER = """
 import sys
+import threading
+from contextlib import closing
 from pathlib import Path
 import numpy as np
 from zol.bench.store import Key, Result, Store
@@ -160,3 +164,19 @@ def test_processes_that_write_the_same_cells_at_once(tmp_path: Path) -> None:
     results = Store(path).results()
     assert sorted(int(r.key.configuration) for r in results) == list(range(60))
     assert all((r.returns == int(r.key.configuration)).all() for r in results)
+
+
+def test_a_store_that_others_are_opening_is_waited_for(tmp_path: Path) -> None:
+    """SQLite itself does not wait here: who is first to keep a log needs the file to itself for a moment."""
+    path = tmp_path / "s.sqlite"
+    Store(path)
+    with closing(sqlite3.connect(path, check_same_thread=False)) as other:
+        other.execute("pragma journal_mode = delete")
+        other.execute("begin immediate")
+        other.execute("update results set seconds = 0")
+        end = threading.Timer(0.3, other.commit)
+        end.start()
+        Store(path)
+        end.join()
+    with closing(sqlite3.connect(path)) as database:
+        assert database.execute("pragma journal_mode").fetchone() == ("wal",)

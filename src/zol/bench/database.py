@@ -5,6 +5,7 @@ those of before there was one are known by their table, and get the id when resu
 """
 
 import sqlite3
+import time
 from collections.abc import Collection, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -26,6 +27,23 @@ def connected(path: Path, doing: str) -> Iterator[sqlite3.Connection]:
             yield database
     except (sqlite3.Error, OSError, UnicodeError, OverflowError) as error:
         raise DataError(sentence(path, doing, error)) from error
+
+
+def keep_log(database: sqlite3.Connection) -> None:
+    """Write ahead into a log, so that readers go on while one process writes.
+
+    Only one connection may make the change, and SQLite refuses the others at once instead of waiting for it,
+    since two of them could wait for each other: so the waiting is ours.
+    """
+    end = time.monotonic() + WAIT
+    while True:
+        try:
+            database.execute("pragma journal_mode = wal")
+            return
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() >= end:
+                raise
+            time.sleep(0.02)
 
 
 def sentence(path: Path, doing: str, error: Exception) -> str:

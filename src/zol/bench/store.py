@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from zol.bench.database import (
     APPLICATION,
     connected,
+    keep_log,
     require_definition,
     require_own,
     require_whole,
@@ -150,9 +151,9 @@ class Store:
                 database.execute(CREATE)
                 self._sign(database)
         with self._connected("opening") as database:
-            # Readers go on while one process writes, and a kill never leaves half a transaction behind. A
-            # store that is only read keeps its bytes: people keep them under git.
-            database.execute("pragma journal_mode = wal")
+            # A kill never leaves half a transaction behind. A store that is only read keeps its bytes: people
+            # keep them under git.
+            keep_log(database)
             (version,) = database.execute("pragma user_version").fetchone()
             if not 0 <= version <= SCHEMA:
                 raise DataError(f"{path} has format {version}, this zol reads {SCHEMA}: update it")
