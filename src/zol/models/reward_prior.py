@@ -9,8 +9,8 @@ control suites have this form. Bounds are drawn relative to the range [a, b] of 
 reach beyond it, so that there are rewards for more than the data show.
 
 Most of what is asked of a body is asked of one that is on its feet: "walk" means high, upright *and* fast,
-and hardly one random product in a hundred says that. For quantities of *posture*, :func:`posture_rewards` draws
-products of a ramp for much of each of them and a ramp over another quantity.
+and hardly one random product in a hundred says that. For quantities of *posture*, :func:`posture_rewards`
+draws products of a ramp for much of each of them and a ramp over another quantity.
 
 Rewards are rows of one tensor ``[K, 3 · 6 + 1]``, which training stores like any other state.
 """
@@ -93,7 +93,7 @@ def posture_rewards(
     generator: torch.Generator,
     shape: PriorShape = USUAL,
 ) -> Tensor:
-    """``count`` products ``[K, WIDTH]`` of ramps for much of every quantity of ``posture`` and one of another.
+    """Products ``[count, WIDTH]`` of ramps for much of every quantity of ``posture`` and one for another.
 
     A share of them, ``posture_alone``, asks for posture only.
     """
