@@ -13,6 +13,8 @@ from zol.fields import Layout, States
 from zol.models.base import Model
 from zol.tasks import Task
 
+SAMPLES = 10_000  # transitions that most methods look at
+
 
 @dataclass(frozen=True, repr=False)
 class Evidence:
@@ -71,7 +73,7 @@ class Evidence:
         tasks: Task | Sequence[Task] | Mapping[str, Task],
         layout: Layout | None = None,
         *,
-        samples: int = 10_000,
+        samples: int = SAMPLES,
         starts: int = 256,
         generator: torch.Generator | None = None,
     ) -> "Evidence":

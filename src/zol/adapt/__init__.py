@@ -75,6 +75,9 @@ METHODS: Registry[Method[Any]] = Registry(
             "zol.adapt.weighted_bc:WEIGHTED_BC",
             "behaviour cloning with weights: a network per task",
         ),
+        "tune": Entry(
+            "zol.adapt.tune:TUNE", "minutes of offline TD3 from the model's own weights: a network per task"
+        ),
         "rehearse": Entry(
             "zol.adapt.rehearse:REHEARSE", "ours: search by playing latents in the learned world"
         ),

@@ -19,7 +19,7 @@ from torch import Tensor
 from zol.adapt.result import Adapted
 from zol.common.config import Config
 from zol.common.errors import CheckpointError, ZolError
-from zol.evidence import Evidence
+from zol.evidence import SAMPLES, Evidence
 from zol.fields import Layout
 from zol.imagination.learned_world import LearnedWorld
 from zol.models.base import Model
@@ -124,6 +124,7 @@ class Method(Generic[Settings]):
     needs_learned_world: bool = False
     revision: int = 1
     correction: str = ""
+    samples: int = SAMPLES  # transitions that it wants, where somebody brings data
     estimator: str = "ratio"  # of zol.value: what makes the estimates that it reports
     summary: str = ""  # in one line, of methods that the registry has no line for
 

@@ -18,6 +18,7 @@ from zol.common.errors import CheckpointError
 from zol.common.outputs import file_stem, require_place
 from zol.common.progress import progress_bar
 from zol.common.terminal import terminal
+from zol.data import Dataset
 from zol.film import require_filming
 from zol.models.base import identity
 from zol.session.wishes import own_reward
@@ -62,11 +63,13 @@ def adapt_command(words: Sequence[str]) -> Callable[..., None]:
         episodes: int = 0,
         env: Annotated[str | None, tyro.conf.arg(metavar="ENV")] = None,
         sampled: bool = False,
+        data: Path | None = None,
         seed: int = 0,
         out: Path | None = None,
         video: Path | None = None,
     ) -> None:
-        console, agent = terminal(), session.load(model)
+        console = terminal()
+        agent = session.load(model, data=None if data is None else Dataset.open(data))
         if agent.world is None and env is None and (episodes or video):
             raise CheckpointError(
                 f"{agent.path} does not name its world, so nothing can be tested or filmed: --episodes 0, no "
@@ -146,6 +149,8 @@ def adapt_command(words: Sequence[str]) -> Callable[..., None]:
         env: environment of gymnasium to test and film in instead of the checkpoint's world; its own reward
             counts there
         sampled: draw actions from the policy in test episodes instead of taking its mean action
+        data: set to take transitions from, instead of the sample that the checkpoint carries; methods that
+            train (tune, weighted-bc) need it
         seed: of test episodes and of what is random in the method
         out: folder for the latents, one JSON file per task
         video: folder for films of one episode, TASK.mp4 each (MuJoCo worlds; about 20 s per task)

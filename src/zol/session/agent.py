@@ -103,11 +103,12 @@ class Agent(OpenedModel):
         number of start states that density ratios average over, ``seed`` that of its randomness.
         """
         name = self.method(method)
-        chosen = settings or find_method(name).settings
+        found = find_method(name)
+        chosen = settings or found.settings
         chosen = chosen.updated(**changes) if changes else chosen
         tasks = self.resolve(wishes)
-        world = None if find_method(name).offline else self.environment(name)
-        problem = self.problem(tasks, starts=starts, seed=seed, world=world)
+        world = None if found.offline else self.environment(name)
+        problem = self.problem(tasks, starts=starts, seed=seed, samples=found.samples, world=world)
         unrewarded = [task.name for task in tasks if task.name not in problem.tasks]
         if not problem.tasks:
             count = len(self.checkpoint.prompt.get("obs", ())) or "the"

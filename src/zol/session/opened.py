@@ -13,7 +13,7 @@ from zol.adapt import Problem
 from zol.checkpoint import Checkpoint
 from zol.common.errors import CheckpointError, DataError, ZolError
 from zol.data import Dataset
-from zol.evidence import Evidence
+from zol.evidence import SAMPLES, Evidence
 from zol.fields import Layout
 from zol.imagination.learned_world import LearnedWorld
 from zol.session.wishes import Wish, Wishes, as_reward, first_line, with_names
@@ -38,6 +38,12 @@ class OpenedModel:
     ) -> None:
         """``world`` instead of the one that the checkpoint names; ``data`` instead of its own sample."""
         self.checkpoint, self.path, self.data = loaded, path, data
+        model = loaded.model
+        if data is not None and (data.obs_dim, data.action_dim) != (model.obs_dim, model.action_dim):
+            raise DataError(
+                f"these data have {data.obs_dim} observations and {data.action_dim} actions, {path} takes "
+                f"{model.obs_dim} and {model.action_dim}: bring data of the world that it was trained in"
+            )
         self._given_world = world
 
     @cached_property
@@ -113,11 +119,18 @@ class OpenedModel:
             "function of states (on the command line --reward FILE.py:NAME) or text such as 'obs[0] > 0'"
         )
 
-    def label(self, tasks: Sequence[Task], *, starts: int = STARTS, seed: int = 0) -> Evidence:
-        """The rewards of all tasks on the sample of states, with start states."""
+    def label(
+        self, tasks: Sequence[Task], *, starts: int = STARTS, seed: int = 0, samples: int = SAMPLES
+    ) -> Evidence:
+        """The rewards of all tasks on the sample of states, with start states.
+
+        ``samples`` is its size where there are data; the sample of a checkpoint is taken as it is.
+        """
         if self.data is not None:
             generator = torch.Generator().manual_seed(seed)
-            found = Evidence.gather(self.data, tasks, self.layout, starts=starts, generator=generator)
+            found = Evidence.gather(
+                self.data, tasks, self.layout, samples=samples, starts=starts, generator=generator
+            )
         else:
             data = str(self.facts.get("data", ""))
             found = Evidence.from_sample(self.checkpoint.prompt, self.layout, tasks, starts=starts, data=data)
@@ -140,12 +153,13 @@ class OpenedModel:
         *,
         starts: int = STARTS,
         seed: int = 0,
+        samples: int = SAMPLES,
         world: World | None = None,
         progress: Progress | None = None,
     ) -> Problem:
         """What a method is given: model and labelled sample, without tasks that it holds no reward for."""
         tasks = self.resolve(wishes)
-        evidence, _ = self.label(tasks, starts=starts, seed=seed).rewarded_tasks()
+        evidence, _ = self.label(tasks, starts=starts, seed=seed, samples=samples).rewarded_tasks()
         return Problem(
             model=self.model,
             evidence=evidence,
