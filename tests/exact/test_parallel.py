@@ -38,6 +38,7 @@ CASES: dict[str, dict[str, Any]] = {  # of FB, unless a model is named
     "rldp": {"model": "successor_features", "features": "rldp", "dynamics_horizon": 3},
     **{f"stretches of {name}": {"model": name, "n_step": 9} for name in ("one_step_fb", "hilp", "td_jepa")},
     "cloning": {"bc": 0.3, "encoder": "deep"},
+    "joined flow": {"joined": True, "actor": "flow", "bc": 0.3},
     **{f"flow of {name}": {"model": name, "actor": "flow", "bc": 0.3} for name in ("fb", "hilp", "td_jepa")},
 }
 
