@@ -6,6 +6,7 @@ import shutil
 import threading
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from zol.adapt import METHODS, Method, find_method, prompted, solve
 from zol.adapt.paper_settings import BEST, TASKS, best_on_test_returns, sweep_configs
 from zol.adapt.problem import NoSettings
 from zol.bench.benchmark import tasks_of
-from zol.bench.conditions import Conditions, open_model
+from zol.bench.conditions import Conditions, kind_of, open_model, split_kind
 from zol.bench.jobs import plan, unfinished
 from zol.bench.rehearsal import REHEARSAL, VARIANTS
 from zol.bench.results import gather
@@ -201,6 +202,47 @@ def test_incomplete_methods_are_left_out_aloud(store: Path, tmp_path: Path) -> N
     grid = gather(Store(copy), CONDITIONS.benchmark)
     assert grid.methods == ["fb", "zol"]
     assert any(note.startswith("ridge on point_mass_maze: ") for note in grid.notes)
+
+
+def test_models_of_another_kind_are_columns_paired_by_seed(
+    store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    copy = tmp_path / "s.sqlite"
+    shutil.copy(store, copy)
+    results, other = Store(copy), CONDITIONS.updated(model="hilp").benchmark
+    assert split_kind(other) == (CONDITIONS.benchmark, "hilp")
+    plain = results.results(benchmark=CONDITIONS.benchmark, method="fb")
+    hilp = [  # of the same seeds, finished in another order
+        replace(row, key=replace(row.key, benchmark=other, model=f"h{row.key.pretraining_seed}"))
+        for row in reversed(plain)
+    ]
+    results.add(hilp)
+    grid = gather(results, CONDITIONS.benchmark)
+    assert grid.methods == ["fb", "ridge", "zol", "hilp: fb"]
+    found, baseline = grid.pairs("hilp: fb")[0]
+    np.testing.assert_array_equal(found, baseline)
+    main(["report", str(copy), "--out", str(tmp_path / "report")])
+    page = (tmp_path / "report" / "report.md").read_text()
+    assert "hilp: fb" in page
+    assert page.count("## Benchmark: exorl") == 1
+    results.add([replace(row, key=replace(row.key, model="again")) for row in hilp[:1]])
+    grid = gather(results, CONDITIONS.benchmark)  # two models of one seed: which one would be compared?
+    assert "hilp: fb" not in grid.methods
+    assert any(note.startswith("hilp: fb on point_mass_maze: ") for note in grid.notes)
+
+
+@pytest.mark.parametrize(
+    ("model", "settings", "kind"),
+    [
+        ("fb", {"encoder": "none", "actor": "plain"}, "fb"),
+        ("fb", {"encoder": "shallow", "actor": "flow"}, "fb/shallow/flow"),
+        ("td_jepa", {"symmetric": True}, "td_jepa/symmetric"),
+        ("successor_features", {"features": "icvf"}, "successor_features/icvf"),
+    ],
+)
+def test_a_checkpoint_says_what_kind_it_is(model: str, settings: dict[str, Any], kind: str) -> None:
+    assert kind_of({"model": model, "settings": settings}) == kind
+    assert kind_of({}) == "fb"  # of earlier versions, and of others
 
 
 def test_mistakes_are_one_sentence(

@@ -37,6 +37,9 @@ METHODS: Registry[Method[Any]] = Registry(
         "fb": Entry("zol.adapt.prompts:FB", "plain FB: z = E[B r]"),
         "fb-centred": Entry("zol.adapt.prompts:FB_CENTRED", "plain FB with the mean reward subtracted"),
         "ridge": Entry("zol.adapt.prompts:RIDGE", "least squares r ≈ Bᵀz"),
+        "least-squares": Entry(
+            "zol.adapt.prompts:LEAST_SQUARES", "least squares r ≈ φᵀz, the own prompt of successor features"
+        ),
         "weighted": Entry("zol.adapt.prompts:WEIGHTED", "z = E[softmax(10 r) B r]"),
         "differences": Entry(
             "zol.adapt.directions:DIFFERENCES", "least squares r ≈ (φ(s') − φ(s))ᵀz, a convention of HILP"

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from zol.bench.ablation import curves, gather_sweeps, sweep_section
+from zol.bench.conditions import split_kind
 from zol.bench.figures import ablation_curves, improvement_panels
 from zol.bench.results import gather, provenance_facts
 from zol.bench.sections import ReportSection, benchmark_section, file_name
@@ -63,7 +64,7 @@ def write_report(store: Store, out: Path, formats: Sequence[Format]) -> Report:
 
 def _benchmarks(rows: Sequence[Result]) -> list[str]:
     """Benchmarks first, sweeps after them."""
-    names = {row.key.benchmark for row in rows}
+    names = {split_kind(row.key.benchmark)[0] for row in rows}
     return sorted(names, key=lambda name: (name.startswith(SWEEP), name))
 
 

@@ -8,7 +8,8 @@ import numpy as np
 
 from zol.adapt import method_summary
 from zol.bench.benchmark import score_of
-from zol.bench.results import BASELINE, PairedResults, corrections
+from zol.bench.conditions import BASELINE
+from zol.bench.results import PairedResults, corrections, method_of
 from zol.report import Cells, Interval, bootstrap_all, number
 from zol.report.statistics import (
     average,
@@ -134,7 +135,7 @@ def _remarks(grid: PairedResults, method: str) -> str:
     """What must be said whenever a method's result is: classes are never mixed in silence."""
     rows = [row for domain in grid.domains for row in grid.cells[domain, method]]
     found = ["acts in the environment"] if not all(row.offline for row in rows) else []
-    found += ["oracle settings"] if method.split()[0] in ORACLE else []
+    found += ["oracle settings"] if method_of(method).split()[0] in ORACLE else []
     star = "*" if corrections(rows) else ""
     return star + (f" ({', '.join(found)})" if found else "")
 
@@ -202,7 +203,7 @@ def benchmark_section(grid: PairedResults, figures: tuple[tuple[Path, str], ...]
     tables += [(f"{slug}-{domain}", domain, comparison(grid, [domain])) for domain in domains]
     if any(scores.runs > 1 for scores in grid.domains.values()):
         tables.append((f"{slug}-seeds", "Mean over tasks, per model", seed_table(grid)))
-    methods = "\n".join(f"- {name}: {method_summary(name)}" for name in grid.methods)
+    methods = "\n".join(f"- {name}: {method_summary(method_of(name))}" for name in grid.methods)
     left_out = "".join(f"\n- {note}" for note in grid.notes)
     shown = [row for rows in grid.cells.values() for row in rows]
     text = coverage(grid) + "".join(f"\n\n{note}" for note in corrections(shown))

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from zol.common import parallel
 from zol.common.errors import CheckpointError
-from zol.data import Batch, BatchSpec
+from zol.data import Batch
 from zol.models.architecture import Head, NetworkConfig
 from zol.models.learner import NetworkLearner, View
 from zol.models.losses import dense_loss, gram_loss, orthonormality_loss, pessimistic, q_loss
@@ -35,15 +35,13 @@ class FBConfig(PretrainingConfig):
     """c_⊥"""
     q_loss: float = Field(default=0.0, ge=0)
     """weight of the loss on F·z; 0 leaves it out"""
-    n_step: int = Field(default=1, ge=1)
-    """n: steps of data before the bootstrap, for data whose actions last as long; falls with the rates"""
     pessimism: float = Field(default=0.0, ge=0)
     """of the target measure; 0.5 with two members is their minimum. Above 0 the N×N form is used"""
     encoder: Literal["none", "shallow", "deep"] = "none"
     """through which F and the actor see observations: one linear map to 256 numbers, or a network of two
     hidden layers to z_dim numbers, both followed by a projection onto a sphere (Bagatella et al. 2025)"""
 
-    added = PretrainingConfig.added | {"encoder"}
+    added = (PretrainingConfig.added | {"encoder"}) - {"n_step"}
 
 
 SHALLOW = 256  # numbers of a shallow encoding
@@ -79,7 +77,6 @@ class FBLearner(NetworkLearner):
         self.backward_optimiser = self.add_optimiser(
             "backward_optimiser", [model.backward_map], config.backward_learning_rate
         )
-        self._n_step = config.n_step
 
     @staticmethod
     def architecture(config: FBConfig) -> NetworkConfig:
@@ -95,16 +92,6 @@ class FBLearner(NetworkLearner):
                 "a checkpoint of an FB model (Meta Motivo, td_jepa's FB, zol's own) can be trained further"
             )
         super().accept(network)
-
-    @property
-    def batches(self) -> BatchSpec:
-        """Single steps, or the stretches that n-step bootstraps need."""
-        return BatchSpec(stretch=self._n_step, discount=self.config.discount)
-
-    def scale_learning_rates(self, scale: float) -> None:
-        """Use this share of the configured learning rates from now on, and of n: its bias goes, too."""
-        self._n_step = max(1, round(scale * self.config.n_step))
-        super().scale_learning_rates(scale)
 
     def update(self, batch: Batch, generator: torch.Generator) -> Mapping[str, Tensor]:
         """One step on F, B and the actor; then the targets follow."""
@@ -152,10 +139,7 @@ class FBLearner(NetworkLearner):
         """
         c = self.config
         F_input = self.forward_input(here)
-        gamma, mass = c.discount * (~batch.terminated).to(F_input.dtype), None
-        if batch.length is not None:
-            after = c.discount ** batch.length.to(F_input.dtype)  # γⁿ
-            gamma, mass = after * ~batch.terminated, (1 - after) / (1 - c.discount)
+        gamma, mass = self.bootstrap(batch, F_input)
         with torch.no_grad():
             next_action = self.next_action(batch, there, z, generator)
             target_F = self.F(

@@ -17,6 +17,7 @@ class PretrainingConfig(Config):
             "actor_averaging",
             "bc",
             "joined",
+            "n_step",
             "flow_hidden",
             "flow_layers",
             "flow_steps",
@@ -65,6 +66,8 @@ class PretrainingConfig(Config):
     """of the actor"""
     target_rate: float = Field(default=0.01, gt=0, le=1)
     """τ: how fast the targets follow"""
+    n_step: int = Field(default=1, ge=1)
+    """n: steps of data before the bootstrap, for data whose actions last as long; falls with the rates"""
     goal_share: float = Field(default=0.5, ge=0, le=1)
     """share of training latents that are B(s') of random states; the rest are uniform on the sphere"""
     actor_averaging: float = Field(default=0.0, ge=0, lt=1)
