@@ -51,8 +51,9 @@ class OneStepFBLearner(FBLearner):
 
     @property
     def batches(self) -> BatchSpec:
-        """Steps with the action that the data took next."""
-        return BatchSpec(next_action=True, continued=True)
+        """Steps with the action that the data took next; later states for hindsight."""
+        c = self.config
+        return BatchSpec(next_action=True, continued=True, discount=c.discount, future=c.hindsight > 0)
 
     def next_action(self, batch: Batch, there: View, z: Tensor, generator: torch.Generator) -> Tensor:
         """a' in the Bellman equation: what the data did in s', where the episode goes on."""
