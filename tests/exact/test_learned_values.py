@@ -109,8 +109,10 @@ def test_networks_near_the_exact_value(name: str) -> None:
     assert float((found.mean[0] - truth).abs().max()) < 0.05 * float((before - truth).abs().max())
 
 
-def regularised_optimum(P: Tensor, gain: Tensor, data: Tensor, start: Tensor, alpha: float) -> float:
-    """max_d E_d[r] − (α/2) E_β[(d/β)²] over occupancies, by a general solver."""
+def regularised_optimum(
+    P: Tensor, gain: Tensor, data: Tensor, start: Tensor, alpha: float
+) -> tuple[float, Tensor]:
+    """max_d E_d[r] − (α/2) E_β[(d/β)²] over occupancies, by a general solver; and the policy of the best d."""
     import numpy as np
 
     optimize = pytest.importorskip("scipy.optimize")
@@ -126,7 +128,8 @@ def regularised_optimum(P: Tensor, gain: Tensor, data: Tensor, start: Tensor, al
         constraints={"type": "eq", "fun": lambda w: flow @ (beta * w) - right, "jac": lambda w: flow * beta},
         options={"ftol": 1e-15, "maxiter": 1000},
     )
-    return -float(found.fun)
+    d = torch.from_numpy(beta * found.x).reshape(S, A)
+    return -float(found.fun), d / d.sum(-1, keepdim=True)
 
 
 def test_algaedice_ascends_to_the_regularised_optimum() -> None:
@@ -159,8 +162,9 @@ def test_algaedice_ascends_to_the_regularised_optimum() -> None:
         return loss
 
     optimiser.step(closure)
-    best = regularised_optimum(P, gain, count.double() / n, start.mean(0), alpha)
+    best, policy = regularised_optimum(P, gain, count.double() / n, start.mean(0), alpha)
     with torch.no_grad():
         assert float(objective()) == pytest.approx(best, abs=1e-6)
+        torch.testing.assert_close(logits.softmax(-1), policy, rtol=0, atol=1e-3)
         logits.copy_((count / count.sum(-1, keepdim=True)).log())  # the data's own policy has less
         assert float(objective()) < best - 1e-4
