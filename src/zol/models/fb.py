@@ -101,7 +101,8 @@ class FBLearner(NetworkLearner):
     @property
     def batches(self) -> BatchSpec:
         """Steps or stretches; later states for hindsight."""
-        return replace(super().batches, future=self.config.hindsight > 0)
+        c = self.config
+        return replace(super().batches, future=c.discount if c.hindsight else 0.0)
 
     def update(self, batch: Batch, generator: torch.Generator) -> Mapping[str, Tensor]:
         """One step on F, B and the actor; then the targets follow."""
