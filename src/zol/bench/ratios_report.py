@@ -12,9 +12,10 @@ from rich.console import Console
 from zol.bench.ranking import write_table
 from zol.bench.ratios_controls import CONTROLS
 from zol.bench.ratios_figure import Places, draw, draw_places
+from zol.bench.ratios_intervals import calibration
 from zol.bench.ratios_judge import ALL, FEW, POOLS, Judgement, interval
 from zol.common.files import write_bytes
-from zol.report import Cells, Interval, markdown, table
+from zol.report import Cells, Interval, markdown, print_table
 
 # title of a column → field of a judgement
 SHOWN = {
@@ -92,7 +93,7 @@ def accuracies(lines: Sequence[Judgement], told: Mapping[str, object]) -> dict[s
         "scale": "reward per step, discounted as the model discounts",
         **{name: str(value) for name, value in told.items()},
     }
-    return {"protocol": protocol, **found}
+    return {"protocol": protocol, **found, "near": calibration(lines)}
 
 
 def page(lines: Sequence[Judgement], told: Mapping[str, object]) -> str:
@@ -125,7 +126,8 @@ def write_results(
     console: Console,
 ) -> None:
     """Write everything to ``out``, print the tables, and copy the accuracies to ``publish``."""
-    write_table(out / "ratios.csv", told, [asdict(line) for line in lines])
+    rows = [asdict(line) | {"off_near": " ".join(map(str, line.off_near))} for line in lines]
+    write_table(out / "ratios.csv", told, rows)
     write_bytes(out / "ratios.md", page(lines, told).encode())
     quoted = (json.dumps(accuracies(lines, told), indent=1, ensure_ascii=False) + "\n").encode()
     for path in (out / "ratios.json", *([publish] if publish else [])):
@@ -134,7 +136,7 @@ def write_results(
     for domain, whole in by_domain(lines).items():
         for which, those in by_pool(whole).items():
             title = f"{domain}, {POOL_TITLES[which].lower()}"
-            console.print(table(domain_table(those, intervals=False), title))
+            print_table(console, domain_table(those, intervals=False), title)
             for name in dict.fromkeys(line.estimator for line in those):
                 own = [line for line in those if line.estimator == name]
                 means = {title: interval(own, field) for title, field in SHOWN.items()}
