@@ -44,6 +44,14 @@ Estimators that train networks for every latent take seconds each, and are asked
 its prompt, four moves of it and the other tasks' prompts. The second table of a world compares all estimators
 on these."""
 
+NEAR = """\
+## Near a prompt, on its own task
+
+**bounds**: between which 95 % of true minus estimated rewards per step lay, every world weighing the same.
+Then, for every world (and how many of its models gave raw numbers), the mean absolute error / the share of
+true values within bounds that were made from the other worlds alone.
+"""
+
 
 def domain_table(lines: Sequence[Judgement], *, intervals: bool = True) -> Cells:
     """One row per estimator of the lines of one domain; terminals are too narrow for intervals."""
@@ -73,6 +81,21 @@ def by_pool(lines: Sequence[Judgement]) -> dict[str, list[Judgement]]:
     """The lines of one domain on all latents and on the few, as far as there are any."""
     found = {which: [line for line in lines if line.pool == which] for which in POOLS}
     return {which: those for which, those in found.items() if those}
+
+
+def near_table(lines: Sequence[Judgement]) -> Cells:
+    """How far estimates near prompts were off, and bounds of their errors (zol.bench.ratios_intervals)."""
+    found = calibration(lines)
+    worlds = list(dict.fromkeys(world for one in found.values() for world in one["mean_abs_error"]))
+    rows = []
+    for name, one in found.items():
+        errors, shares = one["mean_abs_error"], one["held_out"]
+        off = [f"{errors[world]:.2f}" if world in errors else "–" for world in worlds]
+        held = [f"{shares[world]:.0%}" if world in shares else "–" for world in worlds]
+        bounds = f"{one['low']:+.2f} to {one['high']:+.2f}"
+        rows.append([name, bounds, *(f"{x} / {y}" for x, y in zip(off, held, strict=True))])
+    models = next(iter(found.values()))["models"] if found else {}
+    return ["estimator", "bounds", *(f"{world} ({models.get(world, 0)})" for world in worlds)], rows
 
 
 def accuracies(lines: Sequence[Judgement], told: Mapping[str, object]) -> dict[str, Any]:
@@ -109,8 +132,8 @@ def page(lines: Sequence[Judgement], told: Mapping[str, object]) -> str:
         for which, own in by_pool(those).items():
             first = dict.fromkeys(line.task for line in own)
             parts += [f"\n**{POOL_TITLES[which]}: {', '.join(first)}**\n", markdown(domain_table(own))]
+    parts += [NEAR, markdown(near_table(lines))]
     parts += ["![Estimators on every world](ratios.png)\n"]
-    parts += ["![All estimators on a few latents of every world](ratios-few.png)\n"]
     parts += ["![Where the first prompt goes, and where ratios say it goes](ratios-occupancy.png)\n"]
     parts += ["## Made with\n"]
     parts += [f"- {name}: {value}" for name, value in told.items()]
@@ -132,17 +155,19 @@ def write_results(
     quoted = (json.dumps(accuracies(lines, told), indent=1, ensure_ascii=False) + "\n").encode()
     for path in (out / "ratios.json", *([publish] if publish else [])):
         write_bytes(path, quoted)
-    panels: dict[str, dict[str, dict[str, dict[str, Interval | None]]]] = {}
+    panels: dict[str, dict[str, dict[str, Interval | None]]] = {}
     for domain, whole in by_domain(lines).items():
         for which, those in by_pool(whole).items():
             title = f"{domain}, {POOL_TITLES[which].lower()}"
             print_table(console, domain_table(those, intervals=False), title)
+            if which == FEW:
+                continue  # one task and five latents near a prompt: too few for a picture
             for name in dict.fromkeys(line.estimator for line in those):
                 own = [line for line in those if line.estimator == name]
-                means = {title: interval(own, field) for title, field in SHOWN.items()}
-                panels.setdefault(which, {}).setdefault(domain, {})[name] = means
-    draw(panels[ALL], out / "ratios.png")
-    draw(panels[FEW], out / "ratios-few.png")
+                panels.setdefault(domain, {})[name] = {
+                    title: interval(own, field) for title, field in SHOWN.items()
+                }
+    draw(panels, out / "ratios.png")
     if places:
         draw_places(places, out / "ratios-occupancy.png")
     console.print(f"tables and figure are in {out}", soft_wrap=True)

@@ -38,8 +38,6 @@ class Accuracy:
     spearman_near: float | None = None  # and near a prompt's latent
     error_near: float | None = None  # mean absolute error near a prompt on its own task, in reward per step,
     mean_abs_error: float | None = None  # and over all kinds of latents
-    regret: float | None = None  # true reward per step that its first choice leaves
-    coverage: float | None = None  # share of its 95 % intervals that hold the truth
 
     def __str__(self) -> str:
         parts = []
