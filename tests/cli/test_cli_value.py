@@ -50,6 +50,17 @@ def test_a_latent_from_a_file_is_valued_on_its_own_task_or_on_another(
     assert "square by fb: offline estimates" in capsys.readouterr().out
 
 
+def test_what_acts_may_be_more_than_the_latent_that_was_estimated(
+    model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    quick = ["--steps", "5", "--samples", "2", "--hidden", "8"]
+    main(["adapt", str(model), "--task", "square", "--method", "supported", *quick])
+    said = " ".join(capsys.readouterr().out.split())
+    assert "estimates are of the latent alone; what supported does may earn more or less" in said
+    main(["adapt", str(model), "--task", "square", "--method", "fb"])
+    assert "of the latent alone" not in " ".join(capsys.readouterr().out.split())
+
+
 def test_a_reward_may_be_typed(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main(["value", str(model), "--reward", "radius > 1", "--by", "value"])
     assert "radius > 1 by fb: offline estimates" in capsys.readouterr().out

@@ -224,6 +224,25 @@ def quick(estimator: str) -> Config | None:
     return None if own is None else own.updated(steps=5, hidden=8)
 
 
+def test_other_models_quote_no_accuracy_that_was_measured_on_fb(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Skills, estimates and tables name who made a number; what FB's models had is said of FB alone."""
+    known = agent.adapt("square", "fb")
+    assert "by ratio; on donut: rank correlation" in repr(known)
+    monkeypatch.setitem(agent.checkpoint.facts, "model", "hilp")  # type: ignore[arg-type]
+    skill = agent.adapt("square", "fb")
+    one, several = agent.value(skill, "ratio"), agent.value(skill, ["ratio", "lstd"])
+    for said in map(repr, (skill, agent.adapt(["square", "cross"], "fb"), one, several)):
+        assert "y ratio, whose accuracy in this world was not measured" in said
+        assert "rank correlation" not in said
+        assert "interval" not in said
+    assert one.likely is None
+    assert [row[2] for row in several.cells()[1]] == ["–", "–"]
+    for silent in (skill.latent, agent.adapt(["square", "cross"], "fb").found):
+        assert "estimate" not in repr(silent)  # no number without its maker
+
+
 def test_estimators_stand_side_by_side(agent: Agent, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A table that fits a terminal, and a sentence that comes from measured accuracy alone."""
     skill = agent.adapt("square", "fb")
