@@ -188,6 +188,7 @@ def test_the_report_has_every_format_and_regenerates(store: Path, tmp_path: Path
         rows = list(csv.DictReader(file))
     stored = Store(store).results()
     assert len(rows) == len(stored)
+    assert {row["estimator"] for row in rows if row["estimate"]} == {"ratio"}  # who made the estimates
     told = sorted(tuple(map(float, row["returns"].split())) for row in rows)
     assert told == sorted(tuple(row.returns) for row in stored)
 

@@ -97,6 +97,19 @@ def test_the_saddle_point_is_the_true_ratio(name: str) -> None:
         assert float(slope.norm()) < 1e-7
 
 
+def test_the_saddle_point_where_nothing_fits_is_that_of_least_squares() -> None:
+    """With α, p > 0 the best x is (b − Aθ)/p, and θ minimises what is left, with mass one."""
+    A, b = (torch.randn(*size, generator=seeded(1), dtype=torch.float64) for size in ((4, 3), (4,)))
+    n, base, c = torch.randn(3, 3, generator=seeded(2), dtype=torch.float64)
+    settings = DICESettings(alpha=0.5, penalty=0.2, ridge=0.1)
+    found = LinearSaddle(A[None], b[None], n[None], base[None], c[None]).ratio(settings)[0]
+    alpha, penalty = 0.6, 0.3  # the ridge is added to both
+    square = alpha * torch.eye(3).double() + A.mT @ A / penalty
+    system = torch.cat([torch.cat([square, n[:, None]], 1), torch.cat([n, torch.zeros(1)])[None]])
+    right = torch.cat([alpha * base + c + A.mT @ b / penalty, torch.ones(1)])
+    torch.testing.assert_close(found, torch.linalg.solve(system, right)[:3], **EXACT)
+
+
 @pytest.mark.parametrize("name", [*DICE, "fqe"])
 def test_networks_near_the_exact_value(name: str) -> None:
     """A short training from the data's own distribution; the last layers are solved for."""
@@ -112,7 +125,7 @@ def test_networks_near_the_exact_value(name: str) -> None:
 def regularised_optimum(
     P: Tensor, gain: Tensor, data: Tensor, start: Tensor, alpha: float
 ) -> tuple[float, Tensor]:
-    """max_d E_d[r] − (α/2) E_β[(d/β)²] over occupancies, by a general solver; and the policy of the best d."""
+    """max_d E_d[r] − (α/2) E_β[(d/β)²] over occupancies by a general solver, and the policy of the best d."""
     import numpy as np
 
     optimize = pytest.importorskip("scipy.optimize")
