@@ -246,6 +246,29 @@ def test_a_checkpoint_says_what_kind_it_is(model: str, settings: dict[str, Any],
     assert kind_of({}) == "fb"  # of earlier versions, and of others
 
 
+def test_the_family_is_trained_tested_and_not_trained_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = tmp_path / "family.sqlite"
+    words = ["bench", "family", "--variants", "fb", "hilp", "fb_flow", "--seeds", "0", "--steps", "3"]
+    main([*words, "--store", str(store)])
+    told = capsys.readouterr().out
+    assert "donut: fb/flow, seed 0" in told
+    assert "four_rooms: fb/flow" not in told  # a flow has no discrete actions
+    grid = gather(Store(store), "family steps=3 episodes=64")
+    of_fb = {"fb", "ridge", "fb/flow: fb", "fb/flow: ridge"}
+    assert set(grid.methods) == of_fb | {"hilp: least-squares", "hilp: ridge"}
+    rooms = grid.domains["four_rooms"].values["hilp: least-squares"]
+    assert rooms.shape == (1, 1, 104)
+    assert (rooms >= -1e-9).all()
+    assert (rooms <= 100 + 1e-9).all()  # per cent of the optimum
+    main([*words, "--store", str(store)])
+    assert "seed 0" not in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        main(["bench", "family", "--variants", "hlip", "--store", str(store)])
+    assert "did you mean 'hilp'" in capsys.readouterr().err
+
+
 def test_mistakes_are_one_sentence(
     models: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -100,6 +100,12 @@ class PretrainingConfig(Config):
         return self
 
     @model_validator(mode="after")
+    def _joined_networks_are_plain(self) -> Self:
+        if self.joined and self.residual:
+            raise ValueError("joined networks have no residual blocks: leave one of joined and residual out")
+        return self
+
+    @model_validator(mode="after")
     def _an_actor_is_held_to_the_data(self) -> Self:
         if self.discrete and (self.actor == "flow" or self.bc):
             raise ValueError(
