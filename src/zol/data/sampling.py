@@ -37,6 +37,8 @@ class BatchSpec:
     """n: steps of data from ``obs`` to ``next_obs``; above 1, ``goal`` and ``length`` are filled"""
     discount: float = 0.0
     """γ with which the goal of a stretch and future states are drawn"""
+    future_discount: float = 0.0
+    """γ of future states, where it is to be another one"""
     future: bool = False
     """fill ``future_obs``"""
     next_action: bool = False
@@ -104,7 +106,8 @@ class Sampler:
         else:
             batch = self.source.take(own)
         if spec.future:
-            later = future_states(self.source, own, spec.discount, self._chance(n, generator))
+            discount = spec.future_discount or spec.discount
+            later = future_states(self.source, own, discount, self._chance(n, generator))
             batch = replace(batch, future_obs=later)
         if spec.next_action:
             batch = with_next_action(self.source, own, batch)

@@ -41,13 +41,15 @@ class FBConfig(PretrainingConfig):
     pessimism: float = Field(default=0.0, ge=0)
     """of the target measure; 0.5 with two members is their minimum. Above 0 the N×N form is used"""
     hindsight: float = Field(default=0.0, ge=0, le=1)
-    """share of training latents that are B of a later state of the row's own episode, drawn with γ: cloning
-    then shows the actor what the data did on their way to a goal. The rest are as ``goal_share`` says"""
+    """share of training latents that are B of a later state of the row's own episode: cloning then shows the
+    actor what the data did on their way to a goal. The rest are as ``goal_share`` says"""
+    hindsight_discount: float = Field(default=0.0, ge=0, lt=1)
+    """how much later: k steps with probability ∝ this to the power of k; 0 takes γ"""
     encoder: Literal["none", "shallow", "deep"] = "none"
     """through which F and the actor see observations: one linear map to 256 numbers, or a network of two
     hidden layers to z_dim numbers, both followed by a projection onto a sphere (Bagatella et al. 2025)"""
 
-    added = PretrainingConfig.added | {"encoder", "hindsight"}
+    added = PretrainingConfig.added | {"encoder", "hindsight", "hindsight_discount"}
 
 
 SHALLOW = 256  # numbers of a shallow encoding
@@ -61,6 +63,11 @@ def encoded(config: FBConfig) -> dict[str, Any]:
     left = Head(hidden=config.backward_hidden, layers=0 if shallow else 2, norm=True)
     width = SHALLOW if shallow else config.z_dim
     return {"left": left, "left_dim": width, "actor_reads_left": not config.discrete}
+
+
+def later_states(config: FBConfig) -> dict[str, Any]:
+    """What hindsight asks of batches."""
+    return {"future": config.hindsight > 0, "future_discount": config.hindsight_discount}
 
 
 class FBLearner(NetworkLearner):
@@ -103,8 +110,7 @@ class FBLearner(NetworkLearner):
     @property
     def batches(self) -> BatchSpec:
         """Single steps, or the stretches that n-step bootstraps need; later states for hindsight."""
-        c = self.config
-        return BatchSpec(stretch=self._n_step, discount=c.discount, future=c.hindsight > 0)
+        return BatchSpec(stretch=self._n_step, discount=self.config.discount, **later_states(self.config))
 
     def scale_learning_rates(self, scale: float) -> None:
         """Use this share of the configured learning rates from now on, and of n: its bias goes, too."""

@@ -23,7 +23,7 @@ from torch import Tensor
 from zol.common.errors import DataError
 from zol.data import Batch, BatchSpec
 from zol.models.architecture import NetworkConfig
-from zol.models.fb import FBConfig, FBLearner, encoded
+from zol.models.fb import FBConfig, FBLearner, encoded, later_states
 from zol.models.learner import View
 from zol.models.pretraining import Pretraining
 from zol.models.settings import plain_network
@@ -52,8 +52,9 @@ class OneStepFBLearner(FBLearner):
     @property
     def batches(self) -> BatchSpec:
         """Steps with the action that the data took next; later states for hindsight."""
-        c = self.config
-        return BatchSpec(next_action=True, continued=True, discount=c.discount, future=c.hindsight > 0)
+        return BatchSpec(
+            next_action=True, continued=True, discount=self.config.discount, **later_states(self.config)
+        )
 
     def next_action(self, batch: Batch, there: View, z: Tensor, generator: torch.Generator) -> Tensor:
         """a' in the Bellman equation: what the data did in s', where the episode goes on."""
