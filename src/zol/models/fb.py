@@ -40,13 +40,15 @@ class FBConfig(PretrainingConfig):
     pessimism: float = Field(default=0.0, ge=0)
     """of the target measure; 0.5 with two members is their minimum. Above 0 the N×N form is used"""
     hindsight: float = Field(default=0.0, ge=0, le=1)
-    """share of training latents that are B of a later state of the row's own episode, drawn with γ: cloning
-    then shows the actor what the data did on their way to a goal. The rest are as ``goal_share`` says"""
+    """share of training latents that are B of a later state of the row's own episode: cloning then shows the
+    actor what the data did on their way to a goal. The rest are as ``goal_share`` says"""
+    hindsight_discount: float = Field(default=0.0, ge=0, lt=1)
+    """how much later: k steps with probability ∝ this to the power of k; 0 takes γ"""
     encoder: Literal["none", "shallow", "deep"] = "none"
     """through which F and the actor see observations: one linear map to 256 numbers, or a network of two
     hidden layers to z_dim numbers, both followed by a projection onto a sphere (Bagatella et al. 2025)"""
 
-    added = (PretrainingConfig.added | {"encoder", "hindsight"}) - {"n_step"}
+    added = (PretrainingConfig.added | {"encoder", "hindsight", "hindsight_discount"}) - {"n_step"}
 
 
 SHALLOW = 256  # numbers of a shallow encoding
@@ -102,7 +104,7 @@ class FBLearner(NetworkLearner):
     def batches(self) -> BatchSpec:
         """Steps or stretches; later states for hindsight."""
         c = self.config
-        return replace(super().batches, future=c.discount if c.hindsight else 0.0)
+        return replace(super().batches, future=(c.hindsight_discount or c.discount) if c.hindsight else 0.0)
 
     def update(self, batch: Batch, generator: torch.Generator) -> Mapping[str, Tensor]:
         """One step on F, B and the actor; then the targets follow."""
