@@ -230,7 +230,7 @@ def test_other_models_quote_no_accuracy_that_was_measured_on_fb(
     """Skills, estimates and tables name who made a number; what FB's models had is said of FB alone."""
     known = agent.adapt("square", "fb")
     assert "by ratio; on donut: rank correlation" in repr(known)
-    monkeypatch.setitem(agent.checkpoint.facts, "model", "hilp")  # type: ignore[arg-type]
+    monkeypatch.setitem(agent.checkpoint.facts, "model", "hilp")
     skill = agent.adapt("square", "fb")
     one, several = agent.value(skill, "ratio"), agent.value(skill, ["ratio", "lstd"])
     for said in map(repr, (skill, agent.adapt(["square", "cross"], "fb"), one, several)):

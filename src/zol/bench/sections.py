@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from zol.adapt import method_summary
+from zol.adapt import METHODS, method_summary
 from zol.bench.benchmark import score_of
 from zol.bench.results import BASELINE, PairedResults, corrections
 from zol.report import Cells, Interval, bootstrap_all, number
@@ -77,6 +77,7 @@ def comparison(grid: PairedResults, domains: list[str]) -> Cells:
         steps = float(np.mean([row.environment_steps for row in cells])) if cells else 0.0
         seconds = float(np.median([row.seconds for row in cells])) if cells else 0.0
         uses = "data" if all(row.offline for row in cells) else "environment"
+        uses = "weights" if changes_weights(method) else uses
         rows.append([method, uses, f"{steps:,.0f}", f"{seconds:.1f}", str(own["mean"]), *compared])
     return header, rows
 
@@ -130,10 +131,17 @@ def _capital(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
+def changes_weights(method: str) -> bool:
+    """Whether a method, named with or without settings, makes or changes networks."""
+    base = method.split()[0]
+    return base in METHODS and METHODS[base].uses == "weights"
+
+
 def _remarks(grid: PairedResults, method: str) -> str:
     """What must be said whenever a method's result is: classes are never mixed in silence."""
     rows = [row for domain in grid.domains for row in grid.cells[domain, method]]
     found = ["acts in the environment"] if not all(row.offline for row in rows) else []
+    found += ["changes weights"] if changes_weights(method) else []
     found += ["oracle settings"] if method.split()[0] in ORACLE else []
     star = "*" if corrections(rows) else ""
     return star + (f" ({', '.join(found)})" if found else "")
