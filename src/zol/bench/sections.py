@@ -97,6 +97,7 @@ def verdict(grid: PairedResults, methods: Sequence[str]) -> Cells:
 
 
 OLD = " * Measured before a correction of the method."
+ROUNDING = 1e-6  # share of a return: the same policy in another batch differs by less
 ORACLE = ("zol-paper",)  # methods whose settings somebody chose by test returns
 
 
@@ -107,9 +108,11 @@ def conclusion(grid: PairedResults, methods: Sequence[str] | None = None) -> str
     less: list[str] = []
     unclear: list[str] = []
     for method in (name for name in wanted if grid.everywhere(name)):
-        own = bootstrap_all(grid.pairs(method), {"difference": difference})["difference"]
+        pairs = {"difference": difference, "mean": method_average}
+        both = bootstrap_all(grid.pairs(method), pairs)
+        own, rounding = both["difference"], ROUNDING * abs(both["mean"].value)
         named = f"{method}{_remarks(grid, method)}"
-        if own.low > 0 or own.high < 0:
+        if own.low > rounding or own.high < -rounding:
             (more if own.low > 0 else less).append(f"{named} {signed(own)}")
         else:
             unclear.append(named)
