@@ -230,9 +230,11 @@ class Jepa(Reference):
                 self.follow(target, self.parts[name][0])
 
 
-REFERENCES: dict[str, Any] = {
-    "one_step_fb": lambda config, model, learner: OneStep(config, model),
-    "laplacian": Laplacian,
-    "hilp": HILP,
-    "td_jepa": Jepa,
+CASES: dict[str, tuple[str, dict[str, Any], Any]] = {
+    "fb": ("fb", {}, lambda config, model, learner: Reference(config, model)),
+    "one_step_fb": ("one_step_fb", {}, lambda config, model, learner: OneStep(config, model)),
+    "laplacian": ("laplacian", {}, Laplacian),
+    "hilp": ("hilp", {}, HILP),
+    "td_jepa": ("td_jepa", {}, Jepa),
 }
+"""What is timed: its name, its entry in ``MODELS``, settings beside the defaults, and the reference."""

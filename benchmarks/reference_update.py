@@ -97,13 +97,15 @@ class Reference:
     """The whole update."""
 
     config: Any  # that of the model's learner
+    policy: Any = Policy
+    checked: tuple[str, ...] = ("forward_map", "backward_map", "actor")  # whose gradients must be ours
 
     def __init__(self, config: Any, model: nn.Module) -> None:
         """Begin with the weights of one of our models."""
         c = self.config = config
         self.forward_map = Forward(c.obs_dim, c.action_dim, c.z_dim, c.hidden, c.members)
         self.backward_map = Backward(c.obs_dim, c.z_dim, c.backward_hidden, sphere=c.backward_norm)
-        self.actor = Policy(c.obs_dim, c.action_dim, c.z_dim, c.hidden)
+        self.actor = self.policy(c.obs_dim, c.action_dim, c.z_dim, c.hidden)
         for name in ("forward_map", "backward_map", "actor"):
             getattr(self, name).load_state_dict(deepcopy(getattr(model, name).state_dict()), assign=True)
         self.target_forward = deepcopy(self.forward_map)

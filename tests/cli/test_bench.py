@@ -6,6 +6,7 @@ import shutil
 import threading
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from zol.adapt import METHODS, Method, find_method, prompted, solve
 from zol.adapt.paper_settings import BEST, TASKS, best_on_test_returns, sweep_configs
 from zol.adapt.problem import NoSettings
 from zol.bench.benchmark import tasks_of
-from zol.bench.conditions import Conditions, open_model
+from zol.bench.conditions import Conditions, kind_of, open_model, split_kind
 from zol.bench.jobs import plan, unfinished
 from zol.bench.rehearsal import REHEARSAL, VARIANTS
 from zol.bench.results import gather
@@ -187,8 +188,25 @@ def test_the_report_has_every_format_and_regenerates(store: Path, tmp_path: Path
         rows = list(csv.DictReader(file))
     stored = Store(store).results()
     assert len(rows) == len(stored)
+    assert {row["estimator"] for row in rows if row["estimate"]} == {"ratio"}  # who made the estimates
     told = sorted(tuple(map(float, row["returns"].split())) for row in rows)
     assert told == sorted(tuple(row.returns) for row in stored)
+
+
+def test_methods_that_make_networks_are_named_so_beside_offline_ones(
+    store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import sqlite3
+
+    copy = tmp_path / "s.sqlite"
+    shutil.copy(store, copy)
+    with sqlite3.connect(copy) as database:  # as if another method had earned this
+        database.execute("update results set method = 'weighted-bc' where method = 'ridge'")
+    main(["report", str(copy), "--out", str(tmp_path / "out")])
+    page = (tmp_path / "out" / "report.md").read_text()
+    assert "| weighted-bc | weights |" in page
+    assert "| fb | data |" in page
+    assert "weighted-bc (changes weights)" in page.replace("*", "")
 
 
 def test_incomplete_methods_are_left_out_aloud(store: Path, tmp_path: Path) -> None:
@@ -201,6 +219,70 @@ def test_incomplete_methods_are_left_out_aloud(store: Path, tmp_path: Path) -> N
     grid = gather(Store(copy), CONDITIONS.benchmark)
     assert grid.methods == ["fb", "zol"]
     assert any(note.startswith("ridge on point_mass_maze: ") for note in grid.notes)
+
+
+def test_models_of_another_kind_are_columns_paired_by_seed(
+    store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    copy = tmp_path / "s.sqlite"
+    shutil.copy(store, copy)
+    results, other = Store(copy), CONDITIONS.updated(model="hilp").benchmark
+    assert split_kind(other) == (CONDITIONS.benchmark, "hilp")
+    plain = results.results(benchmark=CONDITIONS.benchmark, method="fb")
+    hilp = [  # of the same seeds, finished in another order
+        replace(row, key=replace(row.key, benchmark=other, model=f"h{row.key.pretraining_seed}"))
+        for row in reversed(plain)
+    ]
+    results.add(hilp)
+    grid = gather(results, CONDITIONS.benchmark)
+    assert grid.methods == ["fb", "ridge", "zol", "hilp: fb"]
+    found, baseline = grid.pairs("hilp: fb")[0]
+    np.testing.assert_array_equal(found, baseline)
+    main(["report", str(copy), "--out", str(tmp_path / "report")])
+    page = (tmp_path / "report" / "report.md").read_text()
+    assert "hilp: fb" in page
+    assert page.count("## Benchmark: exorl") == 1
+    results.add([replace(row, key=replace(row.key, model="again")) for row in hilp[:1]])
+    grid = gather(results, CONDITIONS.benchmark)  # two models of one seed: which one would be compared?
+    assert "hilp: fb" not in grid.methods
+    assert any(note.startswith("hilp: fb on point_mass_maze: ") for note in grid.notes)
+
+
+@pytest.mark.parametrize(
+    ("model", "settings", "kind"),
+    [
+        ("fb", {"encoder": "none", "actor": "plain"}, "fb"),
+        ("fb", {"encoder": "shallow", "actor": "flow"}, "fb/shallow/flow"),
+        ("td_jepa", {"symmetric": True}, "td_jepa/symmetric"),
+        ("successor_features", {"features": "icvf"}, "successor_features/icvf"),
+    ],
+)
+def test_a_checkpoint_says_what_kind_it_is(model: str, settings: dict[str, Any], kind: str) -> None:
+    assert kind_of({"model": model, "settings": settings}) == kind
+    assert kind_of({}) == "fb"  # of earlier versions, and of others
+
+
+def test_the_family_is_trained_tested_and_not_trained_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = tmp_path / "family.sqlite"
+    words = ["bench", "family", "--variants", "fb", "hilp", "fb_flow", "--seeds", "0", "--steps", "3"]
+    main([*words, "--store", str(store)])
+    told = capsys.readouterr().out
+    assert "donut: fb/flow, seed 0" in told
+    assert "four_rooms: fb/flow" not in told  # a flow has no discrete actions
+    grid = gather(Store(store), "family steps=3 episodes=64")
+    of_fb = {"fb", "ridge", "fb/flow: fb", "fb/flow: ridge"}
+    assert set(grid.methods) == of_fb | {"hilp: least-squares", "hilp: ridge"}
+    rooms = grid.domains["four_rooms"].values["hilp: least-squares"]
+    assert rooms.shape == (1, 1, 104)
+    assert (rooms >= -1e-9).all()
+    assert (rooms <= 100 + 1e-9).all()  # per cent of the optimum
+    main([*words, "--store", str(store)])
+    assert "seed 0" not in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        main(["bench", "family", "--variants", "hlip", "--store", str(store)])
+    assert "did you mean 'hilp'" in capsys.readouterr().err
 
 
 def test_mistakes_are_one_sentence(

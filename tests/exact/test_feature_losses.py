@@ -191,13 +191,24 @@ def test_losses_that_look_ahead_say_so() -> None:
         learner.update(replace(rows(), future_obs=None), torch.Generator())
 
 
-@pytest.mark.parametrize("symmetric", [False, True])
-def test_td_jepa_predicts_what_the_other_encoder_will_see(symmetric: bool) -> None:
-    settings = {"encoder_dim": 5, "encoder_orthonormality": 0.2, "orthonormality": 0.7}
-    learner: Any = learner_of("td_jepa", symmetric=symmetric, action_std=1e-9, **settings)
-    model, batch = learner.model, rows()
-    for seed, (target, _, _) in enumerate(learner._targets.values()):
-        apart(target, seed)
+def stretches() -> Batch:
+    """The same rows, but the way to s' took some steps and passed another state."""
+    g = torch.Generator().manual_seed(3)
+    first, goal = torch.randn(2, N, 3, generator=g, dtype=torch.float64)
+    length = torch.randint(1, 6, (N,), generator=g)
+    ended = torch.zeros(N, dtype=torch.bool)
+    return replace(rows(), goal=goal, length=length, first_obs=first, first_terminated=ended)
+
+
+def counted(batch: Batch, i: int) -> tuple[float, float, Tensor]:
+    """γⁿ, how often the state on the way counts, and that state."""
+    n = 1 if batch.length is None else int(batch.length[i])
+    gamma = 0.0 if batch.terminated[i] else GAMMA**n
+    return gamma, sum(GAMMA**k for k in range(n)), (batch.next_obs if batch.goal is None else batch.goal)[i]
+
+
+def remembered(learner: Any) -> dict[str, Tensor]:
+    """Where the training latents of the next update will be found."""
     drawn: dict[str, Tensor] = {}
     draw = learner.training_latents
 
@@ -206,6 +217,44 @@ def test_td_jepa_predicts_what_the_other_encoder_will_see(symmetric: bool) -> No
         return drawn["z"]
 
     learner.training_latents = remember
+    return drawn
+
+
+@pytest.mark.parametrize("name", ["laplacian", "hilp"])
+@pytest.mark.parametrize("batch", [rows(), stretches()], ids=["steps", "stretches"])
+def test_successor_features_sum_features_along_the_way(name: str, batch: Batch) -> None:
+    learner, other = (learner_of(name, action_std=1e-9) for _ in range(2))
+    model = learner.model
+    apart(learner.target_forward, 1)
+    drawn = remembered(learner)
+    before = {key: value.clone() for key, value in model.state_dict().items()}
+    slow = {key: value.clone() for key, value in learner.target_forward.state_dict().items()}
+    found = after_losses(learner, batch)
+    # Features look at single steps, whatever the stretch is.
+    assert found["features"] == after_losses(other, batch.single())["features"]
+    centre = model.centre.clone() if name == "hilp" else torch.zeros(4, dtype=torch.float64)
+    model.load_state_dict(before)
+    learner.target_forward.load_state_dict(slow)
+    expected = 0.0
+    for i in range(N):
+        gamma, count, way = counted(batch, i)
+        following, z = batch.next_obs[i], drawn["z"][i]
+        later = learner.target_forward(following, z, model.actor(following, z)).mean(0)
+        target = count * (model.backward_map(way) - centre) + gamma * later
+        error = model.forward_map(batch.obs[i], z, batch.action[i]) - target
+        expected += float(0.5 * error.detach().square().mean(-1).sum() / N)
+    assert found["successor_features"] == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("symmetric", [False, True])
+@pytest.mark.parametrize("batch", [rows(), stretches()], ids=["steps", "stretches"])
+def test_td_jepa_predicts_what_the_other_encoder_will_see(symmetric: bool, batch: Batch) -> None:
+    settings = {"encoder_dim": 5, "encoder_orthonormality": 0.2, "orthonormality": 0.7}
+    learner: Any = learner_of("td_jepa", symmetric=symmetric, action_std=1e-9, **settings)
+    model = learner.model
+    for seed, (target, _, _) in enumerate(learner._targets.values()):
+        apart(target, seed)
+    drawn = remembered(learner)
     before = {name: value.clone() for name, value in model.state_dict().items()}
     slow = {name: value.clone() for name, value in learner.state_dict().items()}
     found = after_losses(learner, batch)
@@ -216,7 +265,7 @@ def test_td_jepa_predicts_what_the_other_encoder_will_see(symmetric: bool) -> No
     expected = 0.0
     for i in range(N):
         s, following, z = batch.obs[i], batch.next_obs[i], drawn["z"][i]
-        gamma = 0.0 if batch.terminated[i] else GAMMA
+        gamma, count, way = counted(batch, i)
         action = model.actor(learner.target_left(following), z)
         pairs = [(model.forward_map, learner.target_forward, model.left, learner.target_left, slow_psi)]
         if not symmetric:
@@ -224,7 +273,7 @@ def test_td_jepa_predicts_what_the_other_encoder_will_see(symmetric: bool) -> No
             pairs.append((*predictors, psi, slow_psi, learner.target_left))
         for predictor, slow_predictor, own, slow_own, slow_other in pairs:
             later = slow_predictor(slow_own(following), z, action).mean(0)
-            target = slow_other(following) + gamma * later
+            target = count * slow_other(way) + gamma * later
             error = predictor(own(s), z, batch.action[i]) - target
             expected += float(error.detach().square().sum(-1).mean() / N)
     assert found["prediction"] == pytest.approx(expected, rel=1e-6)

@@ -55,8 +55,29 @@ def test_stretches_by_a_loop() -> None:
             assert bool(found.terminated[step]) == bool(rows["terminated"][t + n - 1])
             step += 1
     assert step == len(data)
-    for name in ("obs", "action", "next_obs", "terminated", "goal", "length"):
+    for name in ("obs", "action", "next_obs", "terminated", "goal", "length", "first_obs"):
         assert torch.equal(getattr(found, name), getattr(resident, name)), name
+    single, plain = found.single(), data.transitions()
+    assert torch.equal(single.next_obs, plain.next_obs)
+    assert torch.equal(single.terminated, plain.terminated)
+    assert single.length is None
+
+
+def test_stretches_that_go_on_end_before_a_cut() -> None:
+    data, device = episodes(), torch.device("cpu")
+    steps = torch.arange(len(data))
+    found = look_ahead(
+        Streamed(data, device), steps, N, GAMMA, torch.full((len(data),), 0.999), continued=True
+    )
+    expected = []
+    for length, ended in zip(data.lengths.tolist(), (0, 1, 0, 1, 0, 0), strict=True):
+        for t in range(length):
+            reach = length - t if ended else max(1, length - t - 1)
+            expected.append(min(N, reach))
+    assert present(found.length).tolist() == expected
+    assert torch.equal(
+        present(found.goal), found.next_obs
+    )  # the chance above draws the last of every stretch
 
 
 def test_stretches_of_one_step_are_transitions() -> None:

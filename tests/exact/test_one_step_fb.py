@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import torch
 
-from zol.common.config import ConfigError
 from zol.common.errors import DataError
 from zol.data import Batch, Dataset
 from zol.data.resident import Streamed
@@ -35,7 +34,8 @@ def exact_measure(chance: float = 0.8) -> torch.Tensor:
     return step @ torch.linalg.inv(torch.eye(STATES) - GAMMA * P)
 
 
-def test_it_learns_the_measure_of_the_behaviour() -> None:
+@pytest.mark.parametrize(("n_step", "steps"), [(1, 700), (3, 300)])
+def test_it_learns_the_measure_of_the_behaviour(n_step: int, steps: int) -> None:
     data = ring(4000, 0)
     config = OneStepFBConfig(
         obs_dim=STATES,
@@ -50,12 +50,13 @@ def test_it_learns_the_measure_of_the_behaviour() -> None:
         backward_learning_rate=2e-3,
         target_rate=0.1,
         members=1,
+        n_step=n_step,
     )
     learner = MODEL.learner(MODEL.network(config, torch.Generator().manual_seed(0)), config)
     generator = torch.Generator().manual_seed(1)
     sampler = Sampler(data, torch.device("cpu"), learner.batches)
-    for step in range(700):
-        learner.scale_learning_rates(min(1.0, (700 - step) / 500))
+    for step in range(steps):
+        learner.scale_learning_rates(min(1.0, 1.4 * (steps - step) / steps))
         learner.update(sampler.draw(learner.batches, 256, generator), generator)
     model, eye = learner.model, torch.eye(STATES)
     density = data.transitions().next_obs.mean(0)
@@ -68,9 +69,10 @@ def test_it_learns_the_measure_of_the_behaviour() -> None:
     assert torch.equal(F, other)  # whatever z is
 
 
-def test_a_cut_episode_is_not_bootstrapped_from_its_end() -> None:
+@pytest.mark.parametrize("n_step", [1, 3])
+def test_a_cut_episode_is_not_bootstrapped_from_its_end(n_step: int) -> None:
     data = ring(5, 0)
-    config = OneStepFBConfig(obs_dim=STATES, action_dim=2, z_dim=3, hidden=8)
+    config = OneStepFBConfig(obs_dim=STATES, action_dim=2, z_dim=3, hidden=8, n_step=n_step)
     spec = MODEL.learner(MODEL.network(config), config).batches
     batch = Sampler(data, torch.device("cpu"), spec).draw(spec, 200, torch.Generator().manual_seed(0))
     assert batch.last is not None
@@ -92,5 +94,3 @@ def test_what_it_cannot_learn_from_is_said() -> None:
     rows = Batch(torch.zeros(4, 2), torch.zeros(4, 2), torch.zeros(4, 2), torch.zeros(4, dtype=torch.bool))
     with pytest.raises(DataError, match="learns from next actions, and this batch has none"):
         learner.update(rows, torch.Generator())
-    with pytest.raises(ConfigError, match="next actions are known for single steps"):
-        OneStepFBConfig(obs_dim=2, action_dim=2, n_step=3)

@@ -20,7 +20,8 @@ from zol.models.prior_features import PriorFeaturesLearner
 
 SIZES: dict[str, Any] = {"obs_dim": 5, "action_dim": 2, "z_dim": 8, "hidden": 32, "backward_hidden": 32}
 BATCH, STEPS = 128, 8
-COLUMNS = ("obs", "action", "next_obs", "terminated", "future_obs", "next_action", "last", "goal", "length")
+COLUMNS = ("obs", "action", "next_obs", "terminated", "future_obs", "next_action", "last")
+STRETCH = ("goal", "length", "first_obs", "first_terminated")
 WINDOW = 8  # of demonstrations, where a model wants them
 CASES: dict[str, dict[str, Any]] = {  # of FB, unless a model is named
     "plain": {},
@@ -35,7 +36,9 @@ CASES: dict[str, dict[str, Any]] = {  # of FB, unless a model is named
     "one encoder": {"model": "td_jepa", "symmetric": True},
     "icvf": {"model": "successor_features", "features": "icvf"},
     "rldp": {"model": "successor_features", "features": "rldp", "dynamics_horizon": 3},
+    **{f"stretches of {name}": {"model": name, "n_step": 9} for name in ("one_step_fb", "hilp", "td_jepa")},
     "cloning": {"bc": 0.3, "encoder": "deep"},
+    "joined flow": {"joined": True, "actor": "flow", "bc": 0.3},
     **{f"flow of {name}": {"model": name, "actor": "flow", "bc": 0.3} for name in ("fb", "hilp", "td_jepa")},
 }
 
@@ -48,7 +51,10 @@ def global_batch(step: int, stretches: bool) -> list[torch.Tensor]:
 
     columns = [draw(5), draw(2).tanh(), draw(5), torch.rand(BATCH, generator=g) < 0.1, draw(5)]
     columns += [draw(2).tanh(), torch.zeros(BATCH, dtype=torch.bool)]
-    return [*columns, draw(5), torch.randint(1, 10, (BATCH,), generator=g)] if stretches else columns
+    if stretches:
+        columns += [draw(5), torch.randint(1, 10, (BATCH,), generator=g), draw(5)]
+        columns += [torch.rand(BATCH, generator=g) < 0.1]
+    return columns
 
 
 def path(step: int) -> dict[str, torch.Tensor]:
@@ -73,7 +79,9 @@ def train(changes: dict[str, Any]) -> dict[str, torch.Tensor]:
     gradients = watch_gradients(learner)
     generator = torch.Generator().manual_seed(7)
     for step in range(STEPS):
-        columns = dict(zip(COLUMNS, global_batch(step, "n_step" in changes), strict=False)) | path(step)
+        columns = dict(zip(COLUMNS + STRETCH, global_batch(step, "n_step" in changes), strict=False)) | path(
+            step
+        )
         batch = Batch(**{name: parallel.share(column) for name, column in columns.items()})
         terms = learner.update(with_demonstrations(batch, step) if entry.online else batch, generator)
         seen |= {f"{step} {name}": value for name, value in terms.items()}

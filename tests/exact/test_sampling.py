@@ -19,7 +19,7 @@ CPU = torch.device("cpu")
 LENGTHS = [7, 1, 3, 12, 4, 2]
 ENDED = [False, True, False, True, False, False]  # episodes that reached a terminal state
 EVERYTHING = BatchSpec(
-    stretch=4, discount=GAMMA, future=True, next_action=True, path=2, physics=True, expert_window=3
+    stretch=4, discount=GAMMA, future=GAMMA, next_action=True, path=2, physics=True, expert_window=3
 )
 
 
@@ -62,7 +62,7 @@ def drawn(weights: list[float], u: float) -> int:
 def test_every_column_by_a_loop(stretch: int) -> None:
     """The generator is drawn from in a fixed order: rows, goals of stretches, future states, windows."""
     data, expert, n = episodes(), episodes([5, 2, 3], first_row=1000), 300
-    spec = BatchSpec(stretch, GAMMA, future=True, next_action=True, physics=True, expert_window=3)
+    spec = BatchSpec(stretch, GAMMA, future=GAMMA, next_action=True, physics=True, expert_window=3)
     batch = Sampler(data, CPU, spec, expert).draw(spec, n, seeded(3))
     g = seeded(3)
     steps = torch.randint(len(data), (n,), generator=g)
@@ -196,7 +196,9 @@ def test_processes_draw_one_batch_together(monkeypatch: pytest.MonkeyPatch) -> N
 class TestRefusals:
     def test_specs(self) -> None:
         with pytest.raises(ConfigError, match=r"need a discount in \(0, 1\), got 0.0"):
-            BatchSpec(future=True)
+            BatchSpec(stretch=3)
+        with pytest.raises(ConfigError, match=r"future states need a discount in \(0, 1\), or 0 .* got 1.0"):
+            BatchSpec(future=1.0)
         with pytest.raises(ConfigError, match=r"need a discount in \(0, 1\), got 1.0"):
             BatchSpec(stretch=3, discount=1.0)
         with pytest.raises(ConfigError, match="stretch=0"):

@@ -37,6 +37,9 @@ METHODS: Registry[Method[Any]] = Registry(
         "fb": Entry("zol.adapt.prompts:FB", "plain FB: z = E[B r]"),
         "fb-centred": Entry("zol.adapt.prompts:FB_CENTRED", "plain FB with the mean reward subtracted"),
         "ridge": Entry("zol.adapt.prompts:RIDGE", "least squares r ≈ Bᵀz"),
+        "least-squares": Entry(
+            "zol.adapt.prompts:LEAST_SQUARES", "least squares r ≈ φᵀz, the own prompt of successor features"
+        ),
         "weighted": Entry("zol.adapt.prompts:WEIGHTED", "z = E[softmax(10 r) B r]"),
         "differences": Entry(
             "zol.adapt.directions:DIFFERENCES", "least squares r ≈ (φ(s') − φ(s))ᵀz, a convention of HILP"
@@ -45,6 +48,10 @@ METHODS: Registry[Method[Any]] = Registry(
             "zol.adapt.directions:TOWARDS", "z = φ(g) − φ(s) anew at every step, HILP's direction to a goal"
         ),
         "goal": Entry("zol.adapt.prompts:GOAL", "z = B(goal), for tasks that have a goal state"),
+        "subgoals": Entry(
+            "zol.adapt.subgoals:SUBGOALS",
+            "ours: goals through a chain of data states that the model can reach",
+        ),
         "zol": Entry("zol.adapt.zol:ZOL", "the paper's search, one setting for all tasks"),
         "zol-paper": Entry(
             "zol.adapt.zol:ZOL_PAPER",

@@ -16,6 +16,9 @@ BENCHMARKS: Registry[Any] = Registry(
         "ogbench": Entry(
             "zol.bench.ogbench:OGBENCH", "success on OGBench's datasets: mazes, cubes and buttons"
         ),
+        "family": Entry(
+            "zol.bench.family:FAMILY", "every model with the same steps on the donut and in four rooms"
+        ),
         "unseen": Entry("zol.bench.unseen:UNSEEN", "the same on nine tasks that nothing was chosen on"),
         "rehearsal": Entry(
             "zol.bench.rehearsal:REHEARSAL", "the imagined search with one setting changed at a time"

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from zol.adapt.paper_settings import GRID
+from zol.bench.conditions import BASELINE
 from zol.bench.results import (
-    BASELINE,
     baseline_shape,
     corrections,
     in_paper_order,

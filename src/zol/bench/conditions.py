@@ -4,8 +4,10 @@ ExORL, as in the paper: 4 domains × 4 tasks, returns of 100 episodes of 1000 st
 methods start their test episodes from the same states, which no method ever sees.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from pydantic import Field
@@ -21,6 +23,8 @@ from zol.imagination.learned_world import LearnedWorld
 from zol.models.base import Model, identity
 from zol.worlds.base import World
 
+BASELINE = "fb"  # the method, and the kind of model, that everything is compared with
+KIND = "model="  # in the name of a benchmark
 EVALUATION_SEED = 2602_01962  # of the start states of test episodes; used for nothing else
 
 
@@ -42,6 +46,8 @@ class Conditions(Config):
     """of what is random in methods"""
     evaluation_seed: int = Field(default=EVALUATION_SEED, ge=0)
     """of the start states of test episodes"""
+    model: str = BASELINE
+    """kind of the models, as ``kind_of`` names it"""
 
     @property
     def benchmark(self) -> str:
@@ -67,6 +73,24 @@ class Conditions(Config):
         return torch.Generator().manual_seed(self.evaluation_seed)
 
 
+def kind_of(facts: Mapping[str, Any]) -> str:
+    """What kind of model a checkpoint says it is: its entry, and what makes it another than the plain one.
+
+    For instance ``fb``, ``fb/shallow``, ``successor_features/byol_gamma`` or ``td_jepa/symmetric``.
+    """
+    settings = facts.get("settings", {})
+    marks = [str(settings[name]) for name in ("features", "encoder", "actor") if name in settings]
+    marks += ["symmetric"] * bool(settings.get("symmetric", False))
+    return "/".join([str(facts.get("model", BASELINE)), *(m for m in marks if m not in ("none", "plain"))])
+
+
+def split_kind(benchmark: str) -> tuple[str, str]:
+    """A stored benchmark's name without the kind of model in it, and that kind."""
+    words = benchmark.split()
+    kinds = [word.removeprefix(KIND) for word in words if word.startswith(KIND)]
+    return " ".join(word for word in words if not word.startswith(KIND)), kinds[0] if kinds else BASELINE
+
+
 @dataclass(frozen=True)
 class BenchedModel:
     """A model under test: its checkpoint, opened and labelled with the benchmark's tasks of its domain."""
@@ -76,6 +100,7 @@ class BenchedModel:
     unrewarded: tuple[str, ...]  # tasks without any reward in the sample, which nothing offline can serve
     pretraining_seed: int
     dataset: str = ""  # what it was trained on, in benchmarks whose rows are datasets
+    kind: str = BASELINE  # of model
 
     @property
     def domain(self) -> str:
@@ -122,4 +147,5 @@ def open_model(path: str | Path, conditions: Conditions) -> BenchedModel:
         unrewarded=tuple(name for name in wanted if name not in problem.evidence.tasks),
         pretraining_seed=int(agent.facts.get("seed", UNKNOWN_SEED)),
         dataset=dataset,
+        kind=kind_of(agent.facts),
     )

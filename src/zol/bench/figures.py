@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from zol.bench.ablation import Curve
-from zol.bench.results import BASELINE, PairedResults
+from zol.bench.conditions import BASELINE
+from zol.bench.results import PairedResults
 from zol.common.pictures import write_picture
 from zol.report import Interval, bootstrap_all
 from zol.report.statistics import difference

@@ -2,6 +2,9 @@
 
 Only what can be compared fairly gets in: a method is shown on a domain if it has been run on every task and
 every model that the baseline has been run on there. What is left out is said.
+
+The baseline is plain FB on FB models. Methods on models of another kind are columns of their own, ``hilp:
+least-squares``, paired by start states and by pretraining seed: those models must have the seeds that FB has.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,12 +16,11 @@ import numpy as np
 from zol.adapt import METHODS, find_method
 from zol.adapt.paper_settings import TASKS
 from zol.bench.benchmark import tasks_of
+from zol.bench.conditions import BASELINE, split_kind
 from zol.bench.store import Result, Store
 from zol.common.errors import DataError
 from zol.common.reading import parse_json
 from zol.report import Array, Scores
-
-BASELINE = "fb"
 
 
 @dataclass(frozen=True)
@@ -54,11 +56,12 @@ def in_paper_order(domains: Sequence[str]) -> list[str]:
 
 def gather(store: Store, benchmark: str) -> PairedResults:
     """All comparable results of a benchmark."""
-    rows = store.results(benchmark=benchmark)
-    if not rows:
+    every = [row for row in store.results() if split_kind(row.key.benchmark)[0] == benchmark]
+    if not every:
         raise DataError(f"{store.path} holds no results of '{benchmark}'")
+    rows = [row for row in every if split_kind(row.key.benchmark)[1] == BASELINE]
     # Settings of a method may have changed since: the latest finished cell counts.
-    latest = {(r.key.domain, r.key.method, r.key.model, r.key.task): r for r in rows}
+    latest = {(r.key.domain, title_of(r), r.key.model, r.key.task): r for r in every}
     notes: list[str] = []
     domains: dict[str, Scores] = {}
     cells: dict[tuple[str, str], list[Result]] = {}
@@ -67,8 +70,9 @@ def gather(store: Store, benchmark: str) -> PairedResults:
         if not models:
             continue
         values: dict[str, Array] = {}
-        for method in sorted({r.key.method for r in rows if r.key.domain == domain}):
-            found = [latest.get((domain, method, m, t)) for m in models for t in tasks]
+        for method in sorted({title_of(r) for r in every if r.key.domain == domain}):
+            own = _models_like(models, [r for r in every if r.key.domain == domain], method)
+            found = [latest.get((domain, method, m, t)) for m in own for t in tasks]
             present = [row for row in found if row is not None]
             if len(present) < len(found):
                 notes.append(f"{method} on {domain}: {len(present)} of {len(found)} cells, left out")
@@ -81,6 +85,33 @@ def gather(store: Store, benchmark: str) -> PairedResults:
             f"'{benchmark}' has no finished cells of {BASELINE}, which everything is compared with"
         )
     return PairedResults(benchmark, domains, cells, tuple(notes))
+
+
+def title_of(row: Result) -> str:
+    """What the column of a cell is called: its method, after the kind of its model where that is not FB."""
+    kind = split_kind(row.key.benchmark)[1]
+    return row.key.method if kind == BASELINE else f"{kind}: {row.key.method}"
+
+
+def method_of(title: str) -> str:
+    """The method of a column."""
+    return title.rpartition(": ")[2]
+
+
+def _models_like(models: Sequence[str], rows: Sequence[Result], title: str) -> list[str]:
+    """The models that a column has been run on, in the order of the baseline's: the same ones, or by seed.
+
+    A seed that has no model of another kind, or several, has none here, so that its column is left out.
+    """
+    if title == method_of(title):
+        return list(models)
+    seeds = {row.key.model: row.key.pretraining_seed for row in rows}
+    own: dict[int, set[str]] = {}
+    for row in rows:
+        if title_of(row) == title:
+            own.setdefault(row.key.pretraining_seed, set()).add(row.key.model)
+    found = [own.get(seeds[model], set()) for model in models]
+    return [next(iter(models)) if len(models) == 1 else "" for models in found]
 
 
 def baseline_shape(rows: Sequence[Result], domain: str, notes: list[str]) -> tuple[list[str], list[str]]:

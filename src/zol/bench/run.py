@@ -11,10 +11,10 @@ from tyro.conf import arg
 from zol import report
 from zol.adapt import find_method
 from zol.bench.benchmark import Benchmark
-from zol.bench.conditions import Conditions, open_model
+from zol.bench.conditions import BASELINE, Conditions, open_model
 from zol.bench.executor import Job, require_ray, run_jobs
 from zol.bench.jobs import AnyJob, Comparison, compare_again, plan, unfinished
-from zol.bench.results import BASELINE, gather
+from zol.bench.results import gather
 from zol.bench.sections import conclusion, verdict
 from zol.bench.store import Result, Store
 from zol.common.errors import ZolError
@@ -65,7 +65,11 @@ def run_methods(
         if model.unrewarded:
             note = f"{model.path}: no reward in its sample, left out: {', '.join(model.unrewarded)}"
             console.print(note, soft_wrap=True)
-    jobs = plan(benched, methods, conditions, command())
+    jobs = [
+        job
+        for model in benched
+        for job in plan([model], methods, conditions.updated(model=model.kind), command())
+    ]
     if options.verify:
         verify_grid(jobs, results, console, workers=options.workers, ray=options.ray)
         return

@@ -18,10 +18,9 @@ from zol.adapt.controls import PerturbConfig
 from zol.adapt.paper_settings import TASKS, sweep_configs
 from zol.bench.ablation import CONTROL, SEARCH, choice_table, gather_sweeps
 from zol.bench.benchmark import Benchmark
-from zol.bench.conditions import BenchedModel, Conditions, open_model
+from zol.bench.conditions import BASELINE, BenchedModel, Conditions, open_model
 from zol.bench.executor import require_ray
 from zol.bench.jobs import LatentJob, cell_key
-from zol.bench.results import BASELINE
 from zol.bench.run import STORE, run_grid
 from zol.bench.store import Key, Result, Store, canonical
 from zol.common.errors import ZolError

@@ -1,6 +1,6 @@
 """What a learner is given in every step: transitions, and what else it asked for (zol.data.sampling)."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import torch
@@ -24,6 +24,8 @@ class Batch:
     physics: Tensor | None = None  # [N, P]
     goal: Tensor | None = None  # a state on the way of a stretch, [N, D]
     length: Tensor | None = None  # steps from obs to next_obs, [N]
+    first_obs: Tensor | None = None  # the state one step after obs, where next_obs is not it, [N, D]
+    first_terminated: Tensor | None = None  # that state is terminal, [N] bool
     future_obs: Tensor | None = None  # s_{t+k} of the same episode, k geometric, [N, D]
     next_action: Tensor | None = None  # what the data did in s', [N, A]; zeros where the episode is over
     last: Tensor | None = None  # the episode is over in s', so that the data have no next action, [N] bool
@@ -42,6 +44,21 @@ class Batch:
         columns: dict[str, Any] = {column.name: getattr(self, column.name) for column in fields(self)}
         moved: dict[str, Any] = {name: c if c is None else c.to(device) for name, c in columns.items()}
         return Batch(**moved)
+
+    def single(self) -> "Batch":
+        """The single steps that the stretches begin with; a batch of single steps is its own."""
+        if self.first_obs is None or self.first_terminated is None:
+            return self
+        return replace(
+            self,
+            next_obs=self.first_obs,
+            terminated=self.first_terminated,
+            next_physics=None,
+            goal=None,
+            length=None,
+            first_obs=None,
+            first_terminated=None,
+        )
 
     def departed(self, layout: Layout) -> States:
         """The states the transitions begin in."""

@@ -8,7 +8,7 @@ and what follows after them,
     M(s_t, a_t, ·) = Σ_{k<n} γ^k δ(s_{t+k+1}) + γⁿ M(s_{t+n}, ·)  =  c E_k[δ(s_{t+k+1})] + γⁿ M(s_{t+n}, ·),
 
 need one state on the way if its offset k is drawn with probability ∝ γ^k; then c = (1 − γⁿ)/(1 − γ).
-Near the end of an episode n is what is left of it.
+Near the end of an episode n is what is left of it, or one less where the data have to go on (``continued``).
 
 **Future states** are s_{t+k} with Pr(k) = (1 − γ) γ^{k−1}, k ≥ 1, or the episode's last state if it ends
 before. **Paths** are the steps that follow, up to H of them or to the end of the episode. **Expert windows**
@@ -34,11 +34,12 @@ class BatchSpec:
     """What a learner wants to see in every batch, beside transitions (s, a, s', terminated)."""
 
     stretch: int = 1
-    """n: steps of data from ``obs`` to ``next_obs``; above 1, ``goal`` and ``length`` are filled"""
+    """n: steps of data from ``obs`` to ``next_obs``; above 1, ``goal`` and ``length`` are filled, and what
+    ``Batch.single`` needs"""
     discount: float = 0.0
-    """γ with which the goal of a stretch and future states are drawn"""
-    future: bool = False
-    """fill ``future_obs``"""
+    """γ with which the goal of a stretch is drawn"""
+    future: float = 0.0
+    """γ with which future states are drawn, which fills ``future_obs``; 0 draws none"""
     next_action: bool = False
     """fill ``next_action`` and ``last``"""
     path: int = 0
@@ -57,8 +58,10 @@ class BatchSpec:
                 f"a stretch has at least one step, a window and a path at least none, got "
                 f"stretch={self.stretch}, expert_window={self.expert_window}, path={self.path}"
             )
-        if (self.stretch > 1 or self.future) and not 0 < self.discount < 1:
-            raise ConfigError(f"stretches and future states need a discount in (0, 1), got {self.discount}")
+        if self.stretch > 1 and not 0 < self.discount < 1:
+            raise ConfigError(f"stretches need a discount in (0, 1), got {self.discount}")
+        if not 0 <= self.future < 1:
+            raise ConfigError(f"future states need a discount in (0, 1), or 0 for none, got {self.future}")
 
 
 class Sampler:
@@ -100,11 +103,12 @@ class Sampler:
         if spec.continued:
             own = step_back(self.source, own)
         if spec.stretch > 1:
-            batch = look_ahead(self.source, own, spec.stretch, spec.discount, self._chance(n, generator))
+            chance = self._chance(n, generator)
+            batch = look_ahead(self.source, own, spec.stretch, spec.discount, chance, spec.continued)
         else:
             batch = self.source.take(own)
         if spec.future:
-            later = future_states(self.source, own, spec.discount, self._chance(n, generator))
+            later = future_states(self.source, own, spec.future, self._chance(n, generator))
             batch = replace(batch, future_obs=later)
         if spec.next_action:
             batch = with_next_action(self.source, own, batch)
@@ -138,19 +142,27 @@ def step_back(source: Source, steps: Tensor) -> Tensor:
     return steps.index_copy(0, cut, torch.where(same_episode, before, steps[cut]))
 
 
-def look_ahead(source: Source, steps: Tensor, n: int, discount: float, chance: Tensor) -> Batch:
+def look_ahead(
+    source: Source, steps: Tensor, n: int, discount: float, chance: Tensor, continued: bool = False
+) -> Batch:
     """The stretches of up to ``n`` transitions that begin with ``steps``; ``chance`` [N] in [0, 1) draws k.
 
     ``next_obs``, ``next_physics`` and ``terminated`` are those of the last transition, ``goal`` is s_{t+k+1},
-    ``length`` is n.
+    ``length`` is n. With ``continued`` a stretch ends a step before the end of an episode that was cut.
     """
-    length = source.left(steps).clamp(max=n)
+    left = source.left(steps)
+    length = left.clamp(max=n)
+    first, last = source.take(steps), source.take(steps + length - 1)
+    if continued:
+        length = length - ((length == left) & ~last.terminated & (length > 1)).long()
+        last = source.take(steps + length - 1)
     mass = 1 - discount ** length.double()
     offset = (torch.log1p(-chance.double() * mass) / math.log(discount)).long()  # P(k) ∝ γ^k, k < n
     offset = torch.minimum(offset, length - 1)  # rounding at the upper end
-    first, last = source.take(steps), source.take(steps + length - 1)
     return replace(
         first,
+        first_obs=first.next_obs,
+        first_terminated=first.terminated,
         next_obs=last.next_obs,
         next_physics=last.next_physics,
         terminated=last.terminated,

@@ -51,7 +51,7 @@ class HILP(FeatureLoss):
     @property
     def batches(self) -> BatchSpec:
         """Transitions with a later state of the same episode, which is the goal."""
-        return BatchSpec(future=True, discount=self.config.future_discount)
+        return BatchSpec(future=self.config.future_discount)
 
     def goals(self, batch: Batch, generator: torch.Generator) -> Tensor:
         """Later states, some of them replaced by states of other rows."""
@@ -132,7 +132,7 @@ class ICVF(FeatureLoss):
     @property
     def batches(self) -> BatchSpec:
         """Transitions with a later state of the same episode, which is the goal or the intention."""
-        return BatchSpec(future=True, discount=self.config.future_discount)
+        return BatchSpec(future=self.config.future_discount)
 
     def goals(self, batch: Batch, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Goals and intentions: later states of this row and of another one, some replaced at random."""

@@ -52,6 +52,7 @@ class NetworkLearner(ABC):
     ) -> None:
         self.accept(model.config)
         self.model, self.config, self.autocast = model.requires_grad_(False), config, autocast
+        self.n_step: int = config.n_step
         self._targets: dict[str, tuple[nn.Module, nn.Module, float]] = {}
         self._helpers: dict[str, nn.Module] = {}
         self._optimisers: dict[str, Adam] = {}
@@ -108,8 +109,8 @@ class NetworkLearner(ABC):
 
     @property
     def batches(self) -> BatchSpec:
-        """Single transitions, unless a learner wants more."""
-        return BatchSpec()
+        """Single transitions or the stretches of n-step bootstraps, unless a learner wants more."""
+        return BatchSpec(stretch=self.n_step, discount=self.config.discount)
 
     @abstractmethod
     def update(self, batch: Batch, generator: torch.Generator) -> Mapping[str, Tensor]:
@@ -157,6 +158,17 @@ class NetworkLearner(ABC):
     def view(self, obs: Tensor) -> View:
         """What the network's parts see of observations; what several of them read is computed once."""
         return cache(partial(self.model.read, obs))
+
+    def bootstrap(self, batch: Batch, like: Tensor) -> tuple[Tensor, Tensor | None]:
+        """γⁿ (1 − terminated) ``[N]``, and how often the state on the way counts (None: once).
+
+        With n steps of data before the bootstrap a target is c f(goal) + γⁿ F̄(s_{t+n}), c = (1 − γⁿ)/(1 − γ),
+        where f is what F sums: see zol.data.sampling.
+        """
+        if batch.length is None:
+            return self.config.discount * (~batch.terminated).to(like.dtype), None
+        after = self.config.discount ** batch.length.to(like.dtype)
+        return after * ~batch.terminated, (1 - after) / (1 - self.config.discount)
 
     def run(self, network: nn.Module, *inputs: Tensor) -> Tensor:
         """The network's output, computed in the type of ``autocast`` and returned in that of its inputs."""
@@ -242,7 +254,8 @@ class NetworkLearner(ABC):
         return {} if self.model.config.discrete else self.actor.update(view, z, generator, data)
 
     def scale_learning_rates(self, scale: float) -> None:
-        """Use this share of the configured learning rates from now on."""
+        """Use this share of the configured learning rates from now on, and of n: its bias goes, too."""
+        self.n_step = max(1, round(scale * self.config.n_step))
         for optimiser in self._optimisers.values():
             optimiser.scale_learning_rate(scale)
 

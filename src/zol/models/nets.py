@@ -103,6 +103,18 @@ class JoinedActor(nn.Module):
         return torch.tanh(self.net(join(obs, z)))
 
 
+class JoinedNoiseActor(JoinedActor):
+    """A one-step flow policy tanh(·)(s, z, ε) as one network on [s, ε, z]."""
+
+    def __init__(self, obs_dim: int, action_dim: int, z_dim: int, *, hidden: int, layers: int) -> None:
+        super().__init__(obs_dim + action_dim, action_dim, z_dim, hidden=hidden, layers=layers)
+        self.action_dim = action_dim
+
+    def forward(self, obs: Tensor, z: Tensor, noise: Tensor | None = None) -> Tensor:
+        """``[..., D], [..., d], [..., A] → [..., A]``; no noise is ε = 0, the centre of its distribution."""
+        return super().forward(join(obs, obs.new_zeros(self.action_dim) if noise is None else noise), z)
+
+
 class Predictor(Actor):
     """What follows features x under an action a: towers on [x, a] and [x], joined, then a trunk; no tanh."""
 

@@ -7,6 +7,8 @@ depend on z: it is the measure of the behaviour β that made the data, whose nex
     M^β(s, a, ·) = δ(s') + γ M^β(s', a', ·)                 (SARSA: no maximum, nothing extrapolated)
     π_z(s) = argmax_a F(s, a)ᵀ z                            one step of policy improvement over β
 
+After n steps of data instead of one (``n_step``) the same equation stays exact, because the data are β's.
+
 It is cheap and stable, and its policies are one step of improvement away from the data: good where the data
 are good or spread widely. **What its ratio means**: w_z(s) = (1 − γ) E_{s0}[F(s0, π_z(s0))]ᵀB(s) is the
 occupancy of a policy that follows π_z once and β ever after, so off-policy values of π_z read off this model
@@ -14,10 +16,9 @@ are those of that mixture. Differences from the paper: B reads states, not pairs
 the family, and the measure has total mass 1/(1 − γ).
 """
 
-from typing import Self
+from dataclasses import replace
 
 import torch
-from pydantic import model_validator
 from torch import Tensor
 
 from zol.common.errors import DataError
@@ -30,13 +31,7 @@ from zol.models.settings import plain_network
 
 
 class OneStepFBConfig(FBConfig):
-    """Sizes and settings of one-step FB: those of FB, with a bootstrap after one step of the data."""
-
-    @model_validator(mode="after")
-    def _takes_one_step(self) -> Self:
-        if self.n_step != 1:
-            raise ValueError(f"n_step={self.n_step}, but next actions are known for single steps: n_step=1")
-        return self
+    """Sizes and settings of one-step FB: those of FB."""
 
 
 class OneStepFBLearner(FBLearner):
@@ -51,8 +46,8 @@ class OneStepFBLearner(FBLearner):
 
     @property
     def batches(self) -> BatchSpec:
-        """Steps with the action that the data took next."""
-        return BatchSpec(next_action=True, continued=True)
+        """Steps or stretches with the action that the data took next."""
+        return replace(super().batches, next_action=True, continued=True)
 
     def next_action(self, batch: Batch, there: View, z: Tensor, generator: torch.Generator) -> Tensor:
         """a' in the Bellman equation: what the data did in s', where the episode goes on."""

@@ -14,6 +14,7 @@ from zol.models.nets import (
     ForwardMap,
     JoinedActor,
     JoinedForwardMap,
+    JoinedNoiseActor,
     NoiseConditionedActor,
     VectorField,
 )
@@ -46,7 +47,8 @@ def actor(config: NetworkConfig, shape: Tower, n_in: int) -> Actor | JoinedActor
     """π_z: its mean action, or a one-step flow with a noise input."""
     if shape.joined:
         sizes = {"hidden": shape.hidden, "layers": shape.layers}
-        return JoinedActor(n_in, config.action_dim, config.z_dim, **sizes)
+        joined = JoinedNoiseActor if config.noisy_actor else JoinedActor
+        return joined(n_in, config.action_dim, config.z_dim, **sizes)
     kind = NoiseConditionedActor if config.noisy_actor else Actor
     return kind(
         n_in,

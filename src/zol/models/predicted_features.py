@@ -64,7 +64,7 @@ class BYOLGamma(BYOL):
     @property
     def batches(self) -> BatchSpec:
         """Transitions with a later state of the same episode."""
-        return BatchSpec(future=True, discount=self.config.future_discount)
+        return BatchSpec(future=self.config.future_discount)
 
     def target_view(self, batch: Batch, there: View) -> View:
         """That later state."""

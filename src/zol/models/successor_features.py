@@ -15,6 +15,7 @@ the normalised observation itself.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import torch
@@ -168,8 +169,8 @@ class SuccessorFeaturesLearner(NetworkLearner):
 
     @property
     def batches(self) -> BatchSpec:
-        """Single transitions, and with them what the loss of the features looks at."""
-        return self.features.batches
+        """Steps or stretches, and with them what the loss of the features looks at."""
+        return replace(self.features.batches, stretch=self.n_step, discount=self.config.discount)
 
     def update(self, batch: Batch, generator: torch.Generator) -> Mapping[str, Tensor]:
         r"""One step on features, successor features and the actor; then the targets follow.
@@ -179,24 +180,30 @@ class SuccessorFeaturesLearner(NetworkLearner):
 
         The means are over rows and dimensions; ψ̄ is the mean of the slow targets (less their disagreement,
         with ``pessimism``); φ, less its mean where it is centred, is a constant in L_ψ. L_φ is the loss of
-        the features: zol.models.feature_losses.
+        the features: zol.models.feature_losses. With n steps before the bootstrap φ(s') is that of a state on
+        the way, counted c times (``bootstrap``); features are learned from single steps as ever.
         """
-        c, model = self.config, self.model
+        model = self.model
         model.update_statistics(batch.obs)
         model.update_statistics(batch.next_obs)
         here, there = self.view(batch.obs), self.view(batch.next_obs)
-        found = self.features(batch, here, there, generator)
-        next_phi = self._centred(found.next_phi)
+        single = batch.single()
+        after = there if single is batch else self.view(single.next_obs)
+        found = self.features(single, here, after, generator)
+        with torch.no_grad():
+            next_phi = found.next_phi if batch.goal is None else self.features.phi(self.view(batch.goal))
+        next_phi = self._centred(next_phi)
         model.whitening.copy_(inverse_covariance(self.covariance.see(next_phi)))
-        z = self.training_latents(next_phi @ model.whitening, generator)
+        z = self.hindsight(batch, self.training_latents(next_phi @ model.whitening, generator), generator)
         with torch.no_grad():
             next_action = self.policy_action(there, z, generator, target=True)
             following = pessimistic(
                 self.run(self.target_forward, self.forward_input(there, target=True), z, next_action),
                 self.pessimism,
             )
-            gamma = c.discount * (~batch.terminated).to(following.dtype)
-            target = next_phi + gamma.unsqueeze(-1) * following  # [N, d]
+            gamma, mass = self.bootstrap(batch, following)
+            summed = next_phi if mass is None else mass.unsqueeze(-1) * next_phi
+            target = summed + gamma.unsqueeze(-1) * following  # [N, d]
         psi = self.run(model.forward_map, self.forward_input(here), z, batch.action)  # [P, N, d]
         successor_features = 0.5 * len(psi) * parallel.mean((psi - target).square())
         loss = successor_features if found.loss is None else found.loss + successor_features
@@ -208,6 +215,10 @@ class SuccessorFeaturesLearner(NetworkLearner):
         terms |= self.update_actor(here, z, generator, batch.action)
         self.move_targets()
         return terms
+
+    def hindsight(self, batch: Batch, z: Tensor, generator: torch.Generator) -> Tensor:
+        """Latents that know where a row's episode went, in place of some; here of none."""
+        return z
 
     def _centred(self, phi: Tensor) -> Tensor:
         """φ as a constant, without its mean if the network centres its features."""

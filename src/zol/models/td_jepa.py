@@ -136,38 +136,45 @@ class TDJEPALearner(NetworkLearner):
 
         The means are over rows and ensemble members; bars are slow copies, and T̄ is the mean of its members
         (less their disagreement, with ``pessimism``). a' = π_z on φ̄(s'), with noise. orth is that of
-        zol.models.losses. In the symmetric variant ψ = φ, and the first and third terms are all.
+        zol.models.losses. In the symmetric variant ψ = φ, and the first and third terms are all. With n steps
+        before the bootstrap ψ̄(s') and φ̄(s') are those of a state on the way, counted c times (``bootstrap``).
         """
         c, model = self.config, self.model
         model.update_statistics(batch.obs)
         model.update_statistics(batch.next_obs)
         here, there = self.view(batch.obs), self.view(batch.next_obs)
+        goal = there if batch.goal is None else self.view(batch.goal)
         phi = self.forward_input(here)
         with torch.no_grad():
             next_phi = self.forward_input(there, target=True)
+            goal_phi = next_phi if goal is there else self.forward_input(goal, target=True)
         if self.symmetric:
-            psi, next_psi, goals = phi, next_phi, self.forward_input(there).detach()
+            psi, goal_psi, goals = phi, goal_phi, self.forward_input(goal).detach()
         else:
             assert model.config.backward is not None
             reads = model.config.backward.reads
             psi = self.run(model.backward_map, here(reads))
             with torch.no_grad():
                 next_psi = self.run(self.target_task, there(reads))
-                goals = self.run(model.backward_map, there(reads))
+                goal_psi = next_psi if goal is there else self.run(self.target_task, goal(reads))
+                goals = self.run(model.backward_map, goal(reads))
         model.whitening.copy_(inverse_covariance(self.covariance.see(goals)))
         z = self.training_latents(goals @ model.whitening if c.whitened_goals else goals, generator)
-        gamma = c.discount * (~batch.terminated).to(phi.dtype).unsqueeze(-1)
+        gamma, mass = self.bootstrap(batch, phi)
+        gamma = gamma.unsqueeze(-1)
+        if mass is not None:
+            goal_phi, goal_psi = mass.unsqueeze(-1) * goal_phi, mass.unsqueeze(-1) * goal_psi
         with torch.no_grad():
             next_action = self._slow_action(there, next_phi, z, generator)
             later = pessimistic(self.run(self.target_forward, next_phi, z, next_action), c.pessimism)
-            target = next_psi + gamma * later
+            target = goal_psi + gamma * later
         predicted = self.run(model.forward_map, phi, z, batch.action)  # [P, N, d]
         prediction = parallel.mean((predicted - target).square().sum(-1))
         orthonormality = c.encoder_orthonormality * orthonormality_loss(phi)
         if not self.symmetric:
             with torch.no_grad():
                 later = pessimistic(self.run(self.target_predictor, next_psi, z, next_action), c.pessimism)
-                target = next_phi + gamma * later
+                target = goal_phi + gamma * later
             predicted = self.run(self.task_predictor, psi, z, batch.action)
             prediction = prediction + parallel.mean((predicted - target).square().sum(-1))
             orthonormality = orthonormality + c.orthonormality * orthonormality_loss(psi)

@@ -1,0 +1,81 @@
+"""What models of the family could do in four rooms if they learned without error, as in docs/models.md."""
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from zol.models import MODELS
+from zol.worlds.tabular import FiniteMDP, four_rooms
+
+
+@pytest.fixture(scope="module")
+def mdp() -> FiniteMDP:
+    return four_rooms().mdp
+
+
+def share(mdp: FiniteMDP, policy: Tensor) -> Tensor:
+    """What a policy per goal ``[S, S, A]`` is worth, as a share of the optimum, ``[S]``."""
+    goals = torch.eye(mdp.states, dtype=torch.float64)
+    return mdp.value(policy, goals) / mdp.optimal_value(goals)
+
+
+def through_features(mdp: FiniteMDP, features: Tensor) -> float:
+    """The mean share that the best policies for rewards projected onto features ``[S, d]`` reach."""
+    weights = torch.linalg.lstsq(
+        features, torch.eye(mdp.states, dtype=torch.float64), driver="gelsd"
+    ).solution
+    return float(share(mdp, mdp.optimal_policy((features @ weights).mT)).mean())
+
+
+def steps_between(mdp: FiniteMDP) -> Tensor:
+    """Fewest steps from cell to cell, ``[S, S]``."""
+    apart = torch.where(mdp.transition.sum(1) > 0, 1.0, torch.inf).double()
+    apart.fill_diagonal_(0)
+    for k in range(mdp.states):
+        apart = torch.minimum(apart, apart[:, k : k + 1] + apart[k : k + 1])
+    return apart
+
+
+def uniform(mdp: FiniteMDP) -> Tensor:
+    return torch.full((mdp.states, mdp.actions), 1 / mdp.actions, dtype=torch.float64)
+
+
+def test_one_step_of_improvement_over_random_walks_is_enough_here(mdp: FiniteMDP) -> None:
+    best = mdp.successor(uniform(mdp)).permute(2, 0, 1).argmax(-1)  # [goal, S]
+    found = share(mdp, functional.one_hot(best, mdp.actions).double())
+    assert float(found.mean()) > 0.999
+    assert float(found.min()) > 0.99
+
+
+@pytest.mark.parametrize(("d", "reached"), [(4, 0.06), (16, 0.27), (32, 0.58), (50, 1.0)])
+def test_smooth_features_need_many_dimensions(mdp: FiniteMDP, d: int, reached: float) -> None:
+    P = mdp.under(uniform(mdp))
+    _, smooth = torch.linalg.eigh(torch.eye(mdp.states, dtype=torch.float64) - (P + P.mT) / 2)
+    assert through_features(mdp, smooth[:, :d]) == pytest.approx(reached, abs=0.03)
+
+
+@pytest.mark.parametrize(("d", "reached"), [(4, 0.17), (16, 0.57), (32, 0.92), (50, 0.99)])
+def test_features_whose_distances_are_steps_need_them_too(mdp: FiniteMDP, d: int, reached: float) -> None:
+    """The best Euclidean embedding of discounted steps: half of its dimensions cannot exist."""
+    apart = (1 - 0.98 ** steps_between(mdp)) / 0.02
+    centre = torch.eye(mdp.states, dtype=torch.float64) - 1 / mdp.states
+    values, vectors = torch.linalg.eigh(-0.5 * centre @ apart.square() @ centre)
+    assert int((values > 1e-9).sum()) < 50  # the others are negative: rooms are no subset of a Hilbert space
+    features = (vectors * values.clamp_min(0).sqrt()).flip(1)[:, :d]
+    assert through_features(mdp, features) == pytest.approx(reached, abs=0.03)
+
+
+@pytest.mark.parametrize(("layers", "rank"), [(0, 3), (2, 16)])
+def test_a_linear_encoder_of_two_numbers_has_three_dimensions(layers: int, rank: int) -> None:
+    """φ = Π(W s + b) lies in the span of b and the columns of W: what TD-JEPA's ψ has to predict is that."""
+    entry = MODELS["td_jepa"]
+    sizes = {"obs_dim": 2, "action_dim": 2, "z_dim": 8, "hidden": 16}
+    encoder = {"encoder_dim": 16, "encoder_layers": layers, "encoder_hidden": 32}
+    model = entry.network(entry.config(**sizes, **encoder)).double()  # type: ignore[arg-type]
+    with torch.no_grad():
+        for parameter in model.left.parameters():
+            parameter.add_(0.3 * torch.randn_like(parameter))
+        phi = model.left(3 * torch.randn(400, 2, dtype=torch.float64))
+    values = torch.linalg.eigvalsh(phi.mT @ phi / len(phi))
+    assert int((values > 1e-9 * values.max()).sum()) == rank
