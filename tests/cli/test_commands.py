@@ -171,6 +171,13 @@ def test_a_checkpoint_adapts_on_its_own(
     assert (latent["method"], latent["task"]) == (method, "cross")
 
 
+def test_tuning_takes_the_data_that_are_brought(trained: Path, zol_command: Command) -> None:
+    words = ["adapt", str(trained / "run"), "--task", "cross", "--method", "tune", "--steps", "3"]
+    code, out, _ = zol_command(*words, "--data", str(trained / "data"), "--episodes", "2")
+    assert code == 0
+    assert "tune on donut" in out
+
+
 def test_rehearsal_is_the_default_where_there_is_a_learned_world(
     trained: Path, zol_command: Command, tmp_path: Path
 ) -> None:

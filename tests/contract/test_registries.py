@@ -30,6 +30,7 @@ SMALL: dict[str, dict[str, object]] = {
     "supported": {"steps": 3, "hidden": 16, "flow_steps": 2, "samples": 3},
     "guided": {"steps": 3, "hidden": 16, "flow_steps": 2, "samples": 3},
     "weighted-bc": {"steps": 3, "hidden": 16, "flow_steps": 2, "samples": 3},
+    "tune": {"steps": 3, "batch_size": 16},
     "rehearse": {"horizon": 3, "rounds": 1, "population": 2, "goals": 2, "random_latents": 2},
     "lola": {"environment_steps": 40, "horizon": 2, "samples": 4},
     "rela": {"environment_steps": 24, "warmup": 4, "batch_size": 8},
