@@ -188,8 +188,25 @@ def test_the_report_has_every_format_and_regenerates(store: Path, tmp_path: Path
         rows = list(csv.DictReader(file))
     stored = Store(store).results()
     assert len(rows) == len(stored)
+    assert {row["estimator"] for row in rows if row["estimate"]} == {"ratio"}  # who made the estimates
     told = sorted(tuple(map(float, row["returns"].split())) for row in rows)
     assert told == sorted(tuple(row.returns) for row in stored)
+
+
+def test_methods_that_make_networks_are_named_so_beside_offline_ones(
+    store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import sqlite3
+
+    copy = tmp_path / "s.sqlite"
+    shutil.copy(store, copy)
+    with sqlite3.connect(copy) as database:  # as if another method had earned this
+        database.execute("update results set method = 'weighted-bc' where method = 'ridge'")
+    main(["report", str(copy), "--out", str(tmp_path / "out")])
+    page = (tmp_path / "out" / "report.md").read_text()
+    assert "| weighted-bc | weights |" in page
+    assert "| fb | data |" in page
+    assert "weighted-bc (changes weights)" in page.replace("*", "")
 
 
 def test_incomplete_methods_are_left_out_aloud(store: Path, tmp_path: Path) -> None:

@@ -224,6 +224,25 @@ def quick(estimator: str) -> Config | None:
     return None if own is None else own.updated(steps=5, hidden=8)
 
 
+def test_other_models_quote_no_accuracy_that_was_measured_on_fb(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Skills, estimates and tables name who made a number; what FB's models had is said of FB alone."""
+    known = agent.adapt("square", "fb")
+    assert "by ratio; on donut: rank correlation" in repr(known)
+    monkeypatch.setitem(agent.checkpoint.facts, "model", "hilp")
+    skill = agent.adapt("square", "fb")
+    one, several = agent.value(skill, "ratio"), agent.value(skill, ["ratio", "lstd"])
+    for said in map(repr, (skill, agent.adapt(["square", "cross"], "fb"), one, several)):
+        assert "y ratio, whose accuracy in this world was not measured" in said
+        assert "rank correlation" not in said
+        assert "interval" not in said
+    assert one.likely is None
+    assert [row[2] for row in several.cells()[1]] == ["–", "–"]
+    for silent in (skill.latent, agent.adapt(["square", "cross"], "fb").found):
+        assert "estimate" not in repr(silent)  # no number without its maker
+
+
 def test_estimators_stand_side_by_side(agent: Agent, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A table that fits a terminal, and a sentence that comes from measured accuracy alone."""
     skill = agent.adapt("square", "fb")
@@ -233,29 +252,42 @@ def test_estimators_stand_side_by_side(agent: Agent, folder: Path, monkeypatch: 
     for name, one in judged.estimates.items():
         torch.testing.assert_close(one.mean, agent.value(skill, name).mean[0])
     columns, rows = judged.cells()
-    assert columns[:4] == ["by", "per step", "95 % interval", "return"]
+    assert columns[:4] == ["by", "per step", "likely", "return"]
     ratio = judged.estimates["ratio"]
-    assert rows[0][1:4] == [
-        f"{float(ratio.mean):.3f}",
-        f"[{float(ratio.low):.3f}, {float(ratio.high):.3f}]",
-        number(100 * float(ratio.mean)),
-    ]
+    assert [rows[0][1], rows[0][3]] == [f"{float(ratio.mean):.3f}", number(100 * float(ratio.mean))]
     assert rows[1][4:8] == ["–"] * 4  # the model's own value has no ratio
     monkeypatch.setattr(accuracy, "FILE", folder / "nowhere.json")
     assert "has not compared them" in judged.advice
     assert "by ratio, whose accuracy on donut was not measured" in repr(skill)
     measured = {"lstd": {"mean_abs_error": 0.1, "spearman_global": 0.5}, "value": {"mean_abs_error": 0.2}}
     whole = {"ratio": {"donut": {"spearman_near": 0.3, "coverage": 0.02}}}
-    table = {"all": whole, "few": {name: {"donut": values} for name, values in measured.items()}}
+    held = {"walker": 0.9, "maze": 0.8}
+    near = {"level": 0.95, "low": -0.1, "high": 0.3, "held_out": held, "mean_abs_error": {"donut": 0.4}}
+    table = {
+        "all": whole,
+        "few": {name: {"donut": values} for name, values in measured.items()},
+        "near": {"ratio": near, "value": near | {"held_out": {"walker": 0.9, "maze": 0.43}}},
+    }
     (folder / "accuracy.json").write_text(json.dumps(table))
     monkeypatch.setattr(accuracy, "FILE", folder / "accuracy.json")
     assert judged.advice.startswith("Believe lstd: on donut it came nearest to true returns")
     assert "rank correlation 0.50 with true returns, off by 0.10 per step" in judged.advice
     assert judged.advice.endswith("Not measured there: ratio, imagination.")
     assert judged.advice in repr(judged)
-    assert "by ratio; on donut: 0.30 near a prompt, 2% of its 95 % intervals hold the truth" in repr(skill)
+    told = "by ratio; on donut: 0.30 near a prompt, off by 0.40 per step there on average"
+    assert told in repr(skill)
     assert all(f"By {name}" in repr(judged) for name in names)  # every row's accuracy, measured or not
-    assert "offline, by ratio; on donut: 0.30 near a prompt" in repr(agent.value(skill, "ratio"))
+    assert f"offline, {told}" in repr(agent.value(skill, "ratio"))
+    # Intervals are those that were measured, in rewards of the data's range, if they held elsewhere.
+    judged = agent.value(skill, ["ratio", "value"])
+    ratio, mean = judged.estimates["ratio"], float(judged.estimates["ratio"].mean)
+    assert ratio.likely is not None
+    assert ratio.likely.tolist() == pytest.approx([max(mean - 0.1, 0), min(mean + 0.3, 1)])
+    low, high = ratio.likely.tolist()
+    assert [row[2] for row in judged.cells()[1]] == [f"{low:.2f} to {high:.2f}", "–"]
+    assert "its interval, made from other worlds, held 80% of true values on maze and more" in repr(judged)
+    assert "no interval: one made from other worlds held only 43% of true values on maze" in repr(judged)
+    assert f"likely {low:.3g} to {high:.3g}; offline, by ratio" in repr(agent.value(skill, "ratio"))
     several = agent.value([skill, agent.adapt("cross", "fb")], ["value", "ratio"])
     assert [one.task for one in several] == ["square", "cross"]
 
@@ -525,7 +557,7 @@ def test_what_things_say_of_themselves_is_short(agent: Agent) -> None:
     for thing, words in (
         (data, "200 transitions of donut in 20 episodes"),
         (agent.label(list(agent.tasks.values())), "rewards of 5 tasks: square"),
-        (skills.found, "square: estimated reward per step"),
+        (skills.found, "latents of 8 numbers for square, cross"),
         (skills[0].latent, "for 'square' by fb"),
         (agent.checkpoint, "a learned world"),
         (agent.dynamics, "one step misses"),

@@ -1,6 +1,7 @@
 """Actor losses against slow computations row by row, and what flows do at training and at test time."""
 
 import copy
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -257,3 +258,24 @@ def test_bad_combinations_are_one_sentence() -> None:
     learner, rows = learner_of(**FLOW), batch()
     with pytest.raises(DataError, match=r"pass batch\.action"):
         learner.update_actor(learner.view(rows.obs), latents(), torch.Generator())
+
+
+def test_hindsight_latents_are_goals_of_the_rows_own_future() -> None:
+    later = batch(5).obs
+    rows, z = dataclasses.replace(batch(), future_obs=later), latents()
+    learner = learner_of(hindsight=1.0)
+    B = learner.model.backward(later)
+    wanted = D**0.5 * B / B.norm(dim=-1, keepdim=True)
+    torch.testing.assert_close(learner.hindsight(rows, z, torch.Generator().manual_seed(0)), wanted)
+    half = learner_of(hindsight=0.5).hindsight(rows, z, torch.Generator().manual_seed(0))
+    replaced = (half != z).all(-1)
+    assert 0 < int(replaced.sum()) < N
+    torch.testing.assert_close(half[replaced], wanted[replaced])
+    assert torch.equal(half[~replaced], z[~replaced])
+
+
+def test_hindsight_asks_for_later_states() -> None:
+    assert learner_of(hindsight=0.5).batches.future
+    assert not learner_of().batches.future
+    with pytest.raises(DataError, match="later states"):
+        learner_of(hindsight=0.5).update(batch(), torch.Generator())

@@ -97,6 +97,19 @@ def test_the_saddle_point_is_the_true_ratio(name: str) -> None:
         assert float(slope.norm()) < 1e-7
 
 
+def test_the_saddle_point_where_nothing_fits_is_that_of_least_squares() -> None:
+    """With α, p > 0 the best x is (b − Aθ)/p, and θ minimises what is left, with mass one."""
+    A, b = (torch.randn(*size, generator=seeded(1), dtype=torch.float64) for size in ((4, 3), (4,)))
+    n, base, c = torch.randn(3, 3, generator=seeded(2), dtype=torch.float64)
+    settings = DICESettings(alpha=0.5, penalty=0.2, ridge=0.1)
+    found = LinearSaddle(A[None], b[None], n[None], base[None], c[None]).ratio(settings)[0]
+    alpha, penalty = 0.6, 0.3  # the ridge is added to both
+    square = alpha * torch.eye(3).double() + A.mT @ A / penalty
+    system = torch.cat([torch.cat([square, n[:, None]], 1), torch.cat([n, torch.zeros(1)])[None]])
+    right = torch.cat([alpha * base + c + A.mT @ b / penalty, torch.ones(1)])
+    torch.testing.assert_close(found, torch.linalg.solve(system, right)[:3], **EXACT)
+
+
 @pytest.mark.parametrize("name", [*DICE, "fqe"])
 def test_networks_near_the_exact_value(name: str) -> None:
     """A short training from the data's own distribution; the last layers are solved for."""
@@ -109,8 +122,10 @@ def test_networks_near_the_exact_value(name: str) -> None:
     assert float((found.mean[0] - truth).abs().max()) < 0.05 * float((before - truth).abs().max())
 
 
-def regularised_optimum(P: Tensor, gain: Tensor, data: Tensor, start: Tensor, alpha: float) -> float:
-    """max_d E_d[r] − (α/2) E_β[(d/β)²] over occupancies, by a general solver."""
+def regularised_optimum(
+    P: Tensor, gain: Tensor, data: Tensor, start: Tensor, alpha: float
+) -> tuple[float, Tensor]:
+    """max_d E_d[r] − (α/2) E_β[(d/β)²] over occupancies by a general solver, and the policy of the best d."""
     import numpy as np
 
     optimize = pytest.importorskip("scipy.optimize")
@@ -126,7 +141,8 @@ def regularised_optimum(P: Tensor, gain: Tensor, data: Tensor, start: Tensor, al
         constraints={"type": "eq", "fun": lambda w: flow @ (beta * w) - right, "jac": lambda w: flow * beta},
         options={"ftol": 1e-15, "maxiter": 1000},
     )
-    return -float(found.fun)
+    d = torch.from_numpy(beta * found.x).reshape(S, A)
+    return -float(found.fun), d / d.sum(-1, keepdim=True)
 
 
 def test_algaedice_ascends_to_the_regularised_optimum() -> None:
@@ -159,8 +175,9 @@ def test_algaedice_ascends_to_the_regularised_optimum() -> None:
         return loss
 
     optimiser.step(closure)
-    best = regularised_optimum(P, gain, count.double() / n, start.mean(0), alpha)
+    best, policy = regularised_optimum(P, gain, count.double() / n, start.mean(0), alpha)
     with torch.no_grad():
         assert float(objective()) == pytest.approx(best, abs=1e-6)
+        torch.testing.assert_close(logits.softmax(-1), policy, rtol=0, atol=1e-3)
         logits.copy_((count / count.sum(-1, keepdim=True)).log())  # the data's own policy has less
         assert float(objective()) < best - 1e-4

@@ -5,6 +5,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from rich.console import Console
@@ -13,12 +14,13 @@ from zol.bench import ratios
 from zol.bench.conditions import Conditions, open_model
 from zol.bench.occupancy import CELLS, PROJECTIONS, gathered, overlap, supported
 from zol.bench.ratios_controls import Estimated
+from zol.bench.ratios_intervals import bounds, held_out
 from zol.bench.ratios_judge import FEW_MOVES, FEW_TASKS, RANDOM, interval, judge, pool
 from zol.bench.true_behaviour import TrueBehaviour, play
 from zol.common.errors import ZolError
 from zol.fields import States
 from zol.models.fb import FBConfig, fb_network
-from zol.value import ValueEstimate
+from zol.value import ValueEstimate, accuracy
 from zol.worlds import make
 from zol.worlds.donut import Donut
 
@@ -115,6 +117,8 @@ def test_judgements_are_in_true_reward(tiny_checkpoint: Path) -> None:
     )
     assert (good.regret, good.bias, good.mean_abs_error, good.coverage, good.seconds) == (0, 0, 0, 1, 2)
     assert good.plain_regret == near - 1
+    assert good.off_near == (0,) * near
+    assert bad.off_near == tuple(2.0 * k + 1 for k in range(near))
     assert (bad.spearman_global, bad.spearman_near) == pytest.approx((-1, -1))
     assert bad.overlap is None  # no weight anywhere says nothing about where it goes
     assert (bad.regret, bad.regret_undiscounted) == (near - 1, 2 * (near - 1))
@@ -189,12 +193,41 @@ def test_a_killed_run_goes_on_and_quotes_its_accuracies(
     assert "fqe" not in quoted["all"]
     assert quoted["few"]["fqe"]["donut"]["seeds"] == 1
     assert quoted["protocol"]["true episodes per latent"] == "4"
+    errors = [off for line in ratio for off in line.off_near]
+    assert quoted["near"]["ratio"]["mean_abs_error"]["donut"] == pytest.approx(
+        sum(map(abs, errors)) / len(errors), abs=1e-4
+    )
+    assert quoted["near"]["ratio"]["held_out"] == {}  # there is no other world
     rows = (tmp_path / "out" / "ratios.csv").read_text().splitlines()
     table = list(csv.DictReader(row for row in rows if not row.startswith("#")))
     assert len(table) == len(second)
+    assert [float(off) for off in table[0]["off_near"].split()] == list(second[0].off_near)
     assert "## donut" in (tmp_path / "out" / "ratios.md").read_text()
-    for picture in ("ratios.png", "ratios-few.png", "ratios-occupancy.png"):
+    for picture in ("ratios.png", "ratios-occupancy.png"):
         assert (tmp_path / "out" / picture).stat().st_size > 5_000
+
+
+def test_bounds_of_errors_are_tried_in_worlds_that_gave_none() -> None:
+    """Every world weighs the same, and every model of one; a world's share comes from the others' bounds."""
+    steps, level = np.arange(1.0, 101.0), 0.895
+    errors = {"a": [steps, steps, steps], "b": [10 * steps]}
+    # Half of the weight is in a, none of it above 100; the 11th and the 190th of 200 equal parts are these.
+    assert bounds(errors, level) == (10.0, 900.0)
+    assert bounds({"b": [10 * steps]}, level) == (60.0, 950.0)
+    assert held_out(errors, level) == pytest.approx({"a": 0.41, "b": 0.09})
+    assert held_out({"a": [steps]}, level) == {}
+
+
+def test_the_published_table_is_the_one_that_zol_quotes() -> None:
+    """Numbers beside estimates are those of results/, and near errors say how many models they rest on."""
+    results = Path(__file__).parents[2] / "results" / "ratios.json"
+    assert json.loads(results.read_text()) == json.loads(accuracy.FILE.read_text())
+    for name in ("ratio", "value", "lstd", "imagination"):
+        found = accuracy.bounds(name)
+        assert found is not None
+        assert set(found.held_out) == {"donut", "point_mass_maze", "walker", "cheetah"}
+        assert found.hold == (min(found.held_out.values()) >= 0.8)
+        assert ("no interval" in str(found)) != found.hold
 
 
 def test_mistakes_are_explained(tmp_path: Path) -> None:

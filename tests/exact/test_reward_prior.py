@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from zol.models.prior_features import PriorFeaturesConfig
 from zol.models.reward_prior import (
     OPEN,
     PARTS,
@@ -15,6 +16,7 @@ from zol.models.reward_prior import (
     draw_rewards,
     evaluate,
     informative,
+    posture_rewards,
     seldom_earned,
 )
 from zol.models.reward_space import RewardSpace, balanced, clusters, value_range
@@ -187,3 +189,48 @@ def test_a_balanced_sample_draws_every_cluster_as_often() -> None:
     assert float((drawn / expected - 1).abs().max()) < 0.2
     sizes = torch.bincount(cluster)[cluster.unique()].float()
     assert float(sizes.max() / sizes.min()) > 5, "clusters differ in size, so this is no plain sample"
+
+
+def test_rewards_of_posture_are_products_with_much_of_it() -> None:
+    shape = PriorShape(posture_bounds=(0.5, 0.9), posture_margins=(0.2, 0.4), posture_alone=0.3)
+    rewards = posture_rewards(20_000, (2, 0), LOW, HIGH, generator(), shape)
+    parts = rewards[:, :-1].unflatten(-1, (RAMPS, PARTS))
+    assert not rewards[:, -1].any(), "products"
+    assert (parts[:, :2, 0] == torch.tensor([2.0, 0.0])).all()
+    assert (parts[:, :2, 2] == OPEN).all()
+    assert (parts[:, :2, 5] == 1).all()
+    held = torch.tensor([2, 0])
+    place = (parts[:, :2, 1] - LOW[held]) / (HIGH - LOW)[held]
+    assert (float(place.min()), float(place.max())) == pytest.approx((0.5, 0.9), abs=0.01)
+    margin = parts[:, :2, 3] / (HIGH - LOW)[held]
+    assert (float(margin.min()), float(margin.max())) == pytest.approx((0.2, 0.4), abs=0.01)
+    assert set(parts[:, 2, 0].tolist()) == {1.0, 3.0}, "the others"
+    assert float(parts[:, 2, 5].mean()) == pytest.approx(0.7, abs=0.015)
+    least = torch.stack([LOW, (LOW + HIGH) / 2, HIGH])
+    assert torch.allclose(
+        evaluate(rewards[:50], least), torch.tensor([[slow(r, v) for r in rewards[:50]] for v in least])
+    )
+    assert not evaluate(rewards, LOW.unsqueeze(0)).any(), "nothing without posture"
+
+
+def test_posture_may_be_all_there_is() -> None:
+    rewards = posture_rewards(50, (0, 1), LOW[:2], HIGH[:2], generator())
+    found = evaluate(rewards, torch.stack([LOW[:2], HIGH[:2]]))
+    assert bool((found[1] == 1).all()), "the most there is"
+    assert bool((found[0] < 0.4).all())
+
+
+def test_a_share_of_the_pool_asks_for_posture() -> None:
+    space = RewardSpace(4, 4, 8, 400, 0.3, posture=(1,), posture_share=0.25)
+    values = states(3_000)
+    space.rebuild(values, values, generator())
+    space.grow(400, generator())
+    parts = space.pool[:, :-1].unflatten(-1, (RAMPS, PARTS))
+    much = (parts[:, 0, 0] == 1) & (parts[:, 0, 2] == OPEN) & (parts[:, 1, 5] + parts[:, 2, 5] <= 1)
+    assert 0.2 < float((much & (parts[:, 0, 4] == 0)).float().mean()) < 0.4
+
+
+@pytest.mark.parametrize("posture", [("b",), ("x", "y", "z")])
+def test_posture_is_of_the_quantities(posture: tuple[str, ...]) -> None:
+    with pytest.raises(ValueError, match="at most 2 of the quantities"):
+        PriorFeaturesConfig(obs_dim=4, action_dim=1, quantities=("x", "y", "z"), posture=posture)

@@ -265,7 +265,7 @@ def test_a_policy_gains_what_it_earns_more_in_the_learned_world(
     monkeypatch.setattr(imagined_choice, "HORIZON", 3)
     monkeypatch.setattr(imagined_choice, "STARTS", 4)
     still = torch.tensor([0.3, -0.2])
-    gain, error = imagined_choice.imagined_gain(rehearsable, lambda obs: still.expand_as(obs))
+    other, plain = imagined_choice.imagined(rehearsable, lambda obs: still.expand_as(obs))
     learned = rehearsable.learned_world()
     earned = torch.zeros(2, 2, learned.dynamics.members, 4)  # still or π_z, task, member, start
     for t, (task, z) in enumerate(zip(rehearsable.ordered_tasks, rehearsable.start, strict=True)):
@@ -279,32 +279,58 @@ def test_a_policy_gains_what_it_earns_more_in_the_learned_world(
                     with torch.no_grad():
                         x = learned.dynamics(x, action.clamp(-1, 1), None)
                     earned[kind, t, :, s] += task(States(x[:, 0, :2], rehearsable.layout)) / 3
+    torch.testing.assert_close(torch.stack([other, plain]), earned, atol=1e-5, rtol=1e-4)
     difference = earned[0] - earned[1]
-    torch.testing.assert_close(gain, difference.mean((1, 2)), atol=1e-5, rtol=1e-4)
+    gain, error = imagined_choice.mean_and_error(difference)
+    torch.testing.assert_close(gain, difference.mean((1, 2)))
     by_start, by_member = difference.mean(1), difference.mean(2)
-    expected = (by_start.var(-1) / 4 + by_member.var(-1) / by_member.shape[1]).sqrt()
-    torch.testing.assert_close(error, expected, atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(error, (by_start.var(-1) / 4 + by_member.var(-1) / by_member.shape[1]).sqrt())
 
 
-def test_the_learned_world_decides_task_by_task(
-    rehearsable: Problem, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("other", "plain", "by_ratio", "taken"),
+    [
+        (0.6, 0.1, 0.3, True),  # more than π_z by both accounts
+        (0.2, 0.17, 0.0, False),  # less than two standard errors more than π_z in the learned world
+        (0.6, 0.7, 0.3, False),  # less than π_z in the learned world
+        (0.012, 0.003, 0.086, False),  # significantly more, of a reward that the learned world hardly sees
+        (0.6, 0.1, 0.55, False),  # more than the ratio says, but within the error of that
+    ],
+)
+def test_a_policy_must_earn_more_by_both_accounts(
+    rehearsable: Problem,
+    monkeypatch: pytest.MonkeyPatch,
+    other: float,
+    plain: float,
+    by_ratio: float,
+    taken: bool,
 ) -> None:
-    obs = rehearsable.evidence.obs[:6].expand(2, -1, -1)
-    own = rehearsable.model.act(obs, rehearsable.start.unsqueeze(1))
+    """Two tasks: one with these numbers, and one on which nothing is gained; errors are 1/12 of J_other."""
+    unit = torch.tensor([-1.0, 1.0]).repeat(8)  # of mean zero; over 16 starts its standard error is 0.258
+    spread = 1 + unit / (12 * float(unit.std() / 4))
+    imagined = torch.tensor([other, 0.5])[:, None, None] * spread.expand(2, 3, 16)
+    still = torch.tensor([plain, 0.5])[:, None, None] * torch.ones(2, 3, 16)
+    monkeypatch.setattr(imagined_choice, "imagined", lambda *_: (imagined, still))
     found = solve("fb", rehearsable).found
-    monkeypatch.setattr(
-        imagined_choice, "imagined_gain", lambda *_: (torch.tensor([0.5, 0.1]), torch.tensor([0.1, 0.1]))
-    )
+    found = replace(found, estimate=torch.tensor([[by_ratio, 0.1]]))
     behaviour = imagined_choice.chosen(rehearsable, found, torch.zeros_like)
     assert behaviour.policy is not None
+    told = behaviour.found.diagnostics
+    assert told["changed"].tolist() == [[float(taken), 0.0]]
+    assert told["imagined_gain"][0, 0] == pytest.approx(other - plain)
+    assert told["excess"][0, 0] == pytest.approx(other - by_ratio)
+    assert told["imagined"][0].tolist() == pytest.approx([other if taken else plain, 0.5])
+    obs = rehearsable.evidence.obs[:6].expand(2, -1, -1)
+    own = rehearsable.model.act(obs, rehearsable.start.unsqueeze(1))
     acted = behaviour.policy(obs)
-    assert (acted[0] == 0).all()  # a gain of five standard errors
-    torch.testing.assert_close(acted[1], own[1])  # one of one
-    assert behaviour.found.diagnostics["changed"].tolist() == [[1.0, 0.0]]
+    torch.testing.assert_close(acted[0], torch.zeros_like(acted[0]) if taken else own[0])
+    torch.testing.assert_close(acted[1], own[1])
 
 
 def test_a_policy_that_is_the_models_own_gains_nothing(rehearsable: Problem) -> None:
     z = rehearsable.start.unsqueeze(1)
-    gain, error = imagined_choice.imagined_gain(rehearsable, lambda obs: rehearsable.model.act(obs, z))
-    torch.testing.assert_close(gain, torch.zeros(2), atol=1e-6, rtol=0)
-    torch.testing.assert_close(error, torch.zeros(2), atol=1e-6, rtol=0)
+    other, plain = imagined_choice.imagined(rehearsable, lambda obs: rehearsable.model.act(obs, z))
+    torch.testing.assert_close(other, plain, atol=1e-6, rtol=0)
+    found = solve("fb", rehearsable).found
+    told = imagined_choice.chosen(rehearsable, found, lambda obs: rehearsable.model.act(obs, z)).found
+    assert told.diagnostics["changed"].tolist() == [[0.0, 0.0]]

@@ -48,6 +48,10 @@ METHODS: Registry[Method[Any]] = Registry(
             "zol.adapt.directions:TOWARDS", "z = φ(g) − φ(s) anew at every step, HILP's direction to a goal"
         ),
         "goal": Entry("zol.adapt.prompts:GOAL", "z = B(goal), for tasks that have a goal state"),
+        "subgoals": Entry(
+            "zol.adapt.subgoals:SUBGOALS",
+            "ours: goals through a chain of data states that the model can reach",
+        ),
         "zol": Entry("zol.adapt.zol:ZOL", "the paper's search, one setting for all tasks"),
         "zol-paper": Entry(
             "zol.adapt.zol:ZOL_PAPER",

@@ -57,16 +57,21 @@ class Towards:
         return self.model.act(obs, z)
 
 
-def towards(problem: Problem, settings: NoSettings) -> Behaviour:
-    """A policy per task that always moves towards its goal; its latent is the way from the start states."""
-    model, evidence = problem.model, problem.evidence
+def goals_of(problem: Problem) -> Tensor:
+    """The goal states of the tasks ``[T, D]``; of one that names none, the sampled state that pays most."""
+    evidence = problem.evidence
     paid_most = evidence.obs[evidence.rewards.argmax(-1)]  # [T, D]
-    goals = torch.stack(
+    return torch.stack(
         [
             best if task.goal is None else task.goal.to(best)
             for task, best in zip(problem.ordered_tasks, paid_most, strict=True)
         ]
     )
+
+
+def towards(problem: Problem, settings: NoSettings) -> Behaviour:
+    """A policy per task that always moves towards its goal; its latent is the way from the start states."""
+    model, evidence, goals = problem.model, problem.evidence, goals_of(problem)
     start = evidence.starts.to(goals).mean(0).expand_as(goals)
     found = score(model, evidence, prompt.towards(model, start, goals))
     return Behaviour(replace(found, method="towards", configs=({},)), Towards(model, goals))

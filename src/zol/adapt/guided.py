@@ -31,7 +31,7 @@ import torch
 from pydantic import Field as Setting
 from torch import Tensor
 
-from zol.adapt.imagined_choice import chosen
+from zol.adapt.imagined_choice import TWO_ACCOUNTS, chosen
 from zol.adapt.problem import Behaviour, Method, Problem
 from zol.adapt.supported import FlowConfig, Supported, supported_policy
 from zol.adapt.zol import score
@@ -87,4 +87,4 @@ def guided_acting(problem: Problem, config: GuidedConfig) -> Behaviour:
     return chosen(problem, found, policy) if config.imagined else Behaviour(found, policy)
 
 
-GUIDED = Method(guided_acting, GuidedConfig())
+GUIDED = Method(guided_acting, GuidedConfig(), revision=2, correction=TWO_ACCOUNTS)

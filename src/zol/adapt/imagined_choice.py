@@ -1,12 +1,16 @@
-r"""π_z or another policy? For every task the one that earns more in the learned world, if beyond doubt.
+r"""π_z or another policy? For every task the one that earns more beyond doubt, by two accounts of π_z.
 
-Both are played by every member of the dynamics ensemble from the same start states (zol.imagination):
+Both are played by every member of the dynamics ensemble from the same start states (zol.imagination), and the
+model's own density ratio says a second time what π_z earns. The other policy is taken where
 
-    gain = mean over members and starts of (J_other − J_{π_z}),     other is taken where gain > 1.96 · error
+    J_other − J_{π_z} > 1.96 · error       both in the learned world, paired by members and starts
+    J_other − J_w     > 1.96 · error       J_w = E_ρ[w_z r], what π_z earns by its ratio (zol.adapt.zol.score)
 
-A policy that is better on some tasks and worse on others is of little use to somebody who cannot test it.
-This is the test that needs no environment. Without a learned world there is none, and the other policy is
-taken always.
+each error that of its own difference. A policy that is better on some tasks and worse on others is of little
+use to somebody who cannot test it, and this is the test that needs no environment. The second line is there
+for rewards that the learned world hardly sees: where it imagines next to nothing under either policy, their
+difference may well be significant, and says nothing. The ratio knows no learned world, so that one account
+corrects the other. Without a learned world there is no test, and the other policy is taken always.
 """
 
 from collections.abc import Callable
@@ -24,6 +28,8 @@ from zol.value.base import Z95
 from zol.value.imagination import HORIZON
 
 STARTS = 16
+TWO_ACCOUNTS = "the learned world alone decided whether π_z acts; now the density ratio must agree"
+"""What became of methods that ask here, in their revision 2"""
 
 Policy = Callable[[Tensor], Tensor]
 """Actions ``[T, E, A]`` of T tasks for observations ``[T, E, D]``"""
@@ -65,36 +71,50 @@ class Either:
 
 
 @torch.no_grad()
-def imagined_gain(problem: Problem, policy: Policy) -> tuple[Tensor, Tensor]:
-    """What a policy earns more per step than π_z in the learned world, and its error, ``[T]`` each."""
+def imagined(problem: Problem, policy: Policy) -> tuple[Tensor, Tensor]:
+    """What a policy and π_z earn per step in the learned world, by members and starts: ``[T, P, S]`` each."""
     learned, tasks = problem.learned_world(), len(problem.tasks)
-    starts = learned.starts[:STARTS]
     own = torch.arange(tasks)
 
-    def values(model: Any) -> Tensor:
+    def earned(model: Any) -> Tensor:
         rollouts = ImaginedRollouts(
-            model, learned.dynamics, problem.layout, problem.ordered_tasks, starts, HORIZON
+            model, learned.dynamics, problem.layout, problem.ordered_tasks, learned.starts[:STARTS], HORIZON
         )
         parts = rollouts.together(problem.start, problem.generator("imagined choice"))  # [T, P, T, S]
         return parts[own, :, own]
 
-    gain = values(_Acting(problem.model, policy)) - values(problem.model)  # [T, P, S]
-    by_member, by_start = gain.mean(-1), gain.mean(1)
+    return earned(_Acting(problem.model, policy)), earned(problem.model)
+
+
+def mean_and_error(values: Tensor) -> tuple[Tensor, Tensor]:
+    """The mean of values ``[T, P, S]`` over members and starts, and its standard error, ``[T]`` each."""
+    by_member, by_start = values.mean(-1), values.mean(1)
     members, count = by_member.shape[1], by_start.shape[1]
     variance = by_start.var(-1) / count
     if members > 1:
         variance = variance + by_member.var(-1) / members
-    return gain.mean((1, 2)), variance.sqrt()
+    return values.mean((1, 2)), variance.sqrt()
 
 
 def chosen(problem: Problem, found: Adapted, policy: Policy) -> Behaviour:
-    """The policy where the learned world prefers it, π_z elsewhere; the policy everywhere without one."""
+    """The policy where it earns more than π_z by both accounts, π_z elsewhere; the policy without a test.
+
+    ``found`` are π_z's latents with the ratio's estimates.
+    """
     if problem.dynamics is None:
         return Behaviour(found, policy)
-    gain, error = imagined_gain(problem, policy)
-    use = gain > Z95 * error
-    told = {"imagined_gain": gain, "doubt": error, "changed": use}
+    other, plain = imagined(problem, policy)
+    gain, error = mean_and_error(other - plain)
+    excess, doubt = mean_and_error(other - found.estimate[0].to(other.dtype)[:, None, None])
+    use = (gain > Z95 * error) & (excess > Z95 * doubt)
+    told = {
+        "imagined": torch.where(use, other.mean((1, 2)), plain.mean((1, 2))),
+        "imagined_gain": gain,
+        "imagined_error": error,
+        "excess": excess,
+        "changed": use,
+    }
     told = {name: value.double().unsqueeze(0) for name, value in told.items()}
-    plain = problem.start.unsqueeze(1)
-    rule = Either(lambda obs: problem.model.act(obs, plain), policy, use)
+    z = problem.start.unsqueeze(1)
+    rule = Either(lambda obs: problem.model.act(obs, z), policy, use)
     return Behaviour(replace(found, diagnostics=dict(found.diagnostics) | told), rule)

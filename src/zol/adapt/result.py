@@ -15,9 +15,11 @@ IN_UNITS_OF_REWARD = frozenset(
         "estimate",
         "objective",
         "gain",
+        "imagined",
         "imagined_gain",
         "imagined_error",
         "doubt",
+        "excess",
         "lookahead",
         "reward",
         "value",
@@ -41,15 +43,13 @@ class Adapted:
     trace: Mapping[str, Tensor] = field(default_factory=dict)  # each [steps, C, T]; NaN after a row stopped
 
     def __repr__(self) -> str:
-        configurations, tasks, size = self.z.shape
+        configurations, _, size = self.z.shape
         several = "" if configurations == 1 else f"{configurations} configurations of "
-        lines = [
-            f"  {task}: estimated reward per step {self.estimate[0, t]:.3g}"
-            for t, task in enumerate(self.evidence.tasks)
-        ]
-        head = f"Adapted({several}{self.method}: latents of {size} numbers for {tasks} tasks)"
-        return "\n".join(
-            [head, *lines, "  .latent(TASK) is one of them with its origin, .z has all, [C, T, d]"]
+        tasks = ", ".join(self.evidence.tasks)
+        # Not the estimates: how good their estimator is depends on the world, which a Skill knows.
+        return (
+            f"Adapted({several}{self.method}: latents of {size} numbers for {tasks})\n"
+            "  .latent(TASK) is one of them with its origin, .z has all, [C, T, d]"
         )
 
     @cached_property

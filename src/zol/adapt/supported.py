@@ -22,7 +22,7 @@ from rich.progress import Progress
 from torch import Tensor
 
 from zol.adapt.critic import FrozenCritic
-from zol.adapt.imagined_choice import chosen
+from zol.adapt.imagined_choice import TWO_ACCOUNTS, chosen
 from zol.adapt.problem import Behaviour, Method, Problem
 from zol.adapt.zol import score
 from zol.common.config import Config
@@ -53,7 +53,7 @@ class FlowConfig(Config):
     pessimism: float = Field(default=0.5, ge=0)
     """of that value; 0.5 with two members is their minimum, as in the training of π_z"""
     imagined: bool = True
-    """act so only on tasks where the learned world says that it earns more than π_z, if there is one"""
+    """act so only on tasks where learned world and ratio agree that π_z earns less, if there is a world"""
 
 
 @dataclass(frozen=True)
@@ -152,4 +152,4 @@ def in_support(problem: Problem, config: FlowConfig) -> Behaviour:
     return chosen(problem, found, policy) if config.imagined else Behaviour(found, policy)
 
 
-SUPPORTED = Method(in_support, FlowConfig())
+SUPPORTED = Method(in_support, FlowConfig(), revision=2, correction=TWO_ACCOUNTS)

@@ -24,7 +24,7 @@ from pydantic import Field
 from torch import Tensor
 
 from zol import measure, prompt
-from zol.adapt.imagined_choice import chosen
+from zol.adapt.imagined_choice import TWO_ACCOUNTS, chosen
 from zol.adapt.problem import Behaviour, Method, Problem
 from zol.adapt.supported import FlowConfig, Supported, Transitions, fit_flow, supported_policy
 from zol.adapt.zol import score
@@ -122,4 +122,6 @@ def _advantages(rule: Supported, data: Transitions, temperature: float) -> Tenso
     return (torch.cat(parts, dim=-1) / temperature).clamp_max(STEEPEST).exp()
 
 
-WEIGHTED_BC = Method(weighted_cloning, WeightedBCConfig(), uses="weights")
+WEIGHTED_BC = Method(
+    weighted_cloning, WeightedBCConfig(), uses="weights", revision=2, correction=TWO_ACCOUNTS
+)

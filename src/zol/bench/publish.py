@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from zol.adapt import estimator_of
 from zol.bench.ablation import curves, gather_sweeps, sweep_section
 from zol.bench.conditions import split_kind
 from zol.bench.figures import ablation_curves, improvement_panels
@@ -89,8 +90,8 @@ def _section(store: Store, benchmark: str, out: Path) -> ReportSection:
 
 def raw_cells(rows: Sequence[Result]) -> Cells:
     """One row per cell with everything the store knows, returns included."""
-    header = [*KEY, "offline", "environment_steps", "seconds", "estimate", "episodes", "mean", "returns"]
-    header += ["diagnostics", "chosen", "command", "commit", "hardware", "versions", "finished"]
+    header = [*KEY, "offline", "environment_steps", "seconds", "estimate", "estimator", "episodes", "mean"]
+    header += ["returns", "diagnostics", "chosen", "command", "commit", "hardware", "versions", "finished"]
     lines = [
         [
             *(str(getattr(row.key, name)) for name in KEY),
@@ -98,6 +99,7 @@ def raw_cells(rows: Sequence[Result]) -> Cells:
             str(row.environment_steps),
             f"{row.seconds:.3f}",
             "" if row.estimate is None else repr(row.estimate),
+            "" if row.estimate is None else estimator_of(row.key.method),
             str(len(row.returns)),
             repr(float(row.returns.mean())),
             " ".join(repr(float(value)) for value in row.returns),

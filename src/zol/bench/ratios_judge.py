@@ -72,6 +72,7 @@ class Judgement:
     spearman_near_undiscounted: float
     regret_undiscounted: float
     seconds: float  # CPU seconds per latent
+    off_near: tuple[float, ...] = ()  # true minus estimated, of the prompt and its moves in their order
 
 
 def judge(
@@ -122,6 +123,7 @@ def judge(
                     spearman_near_undiscounted=spearman(guess[own], plain[own]),
                     regret_undiscounted=float(plain[own].max() - plain[choice]),
                     seconds=estimated.seconds / len(latents.z),
+                    off_near=tuple(round(off, 5) for off in (real - guess)[own].tolist()),
                 )
             )
     return lines

@@ -12,9 +12,10 @@ from rich.console import Console
 from zol.bench.ranking import write_table
 from zol.bench.ratios_controls import CONTROLS
 from zol.bench.ratios_figure import Places, draw, draw_places
+from zol.bench.ratios_intervals import calibration
 from zol.bench.ratios_judge import ALL, FEW, POOLS, Judgement, interval
 from zol.common.files import write_bytes
-from zol.report import Cells, Interval, markdown, table
+from zol.report import Cells, Interval, markdown, print_table
 
 # title of a column → field of a judgement
 SHOWN = {
@@ -42,6 +43,14 @@ far noise lets anything go.
 Estimators that train networks for every latent take seconds each, and are asked about the first task only, on
 its prompt, four moves of it and the other tasks' prompts. The second table of a world compares all estimators
 on these."""
+
+NEAR = """\
+## Near a prompt, on its own task
+
+**bounds**: between which 95 % of true minus estimated rewards per step lay, every world weighing the same.
+Then, for every world (and how many of its models gave raw numbers), the mean absolute error / the share of
+true values within bounds that were made from the other worlds alone.
+"""
 
 
 def domain_table(lines: Sequence[Judgement], *, intervals: bool = True) -> Cells:
@@ -74,6 +83,21 @@ def by_pool(lines: Sequence[Judgement]) -> dict[str, list[Judgement]]:
     return {which: those for which, those in found.items() if those}
 
 
+def near_table(lines: Sequence[Judgement]) -> Cells:
+    """How far estimates near prompts were off, and bounds of their errors (zol.bench.ratios_intervals)."""
+    found = calibration(lines)
+    worlds = list(dict.fromkeys(world for one in found.values() for world in one["mean_abs_error"]))
+    rows = []
+    for name, one in found.items():
+        errors, shares = one["mean_abs_error"], one["held_out"]
+        off = [f"{errors[world]:.2f}" if world in errors else "–" for world in worlds]
+        held = [f"{shares[world]:.0%}" if world in shares else "–" for world in worlds]
+        bounds = f"{one['low']:+.2f} to {one['high']:+.2f}"
+        rows.append([name, bounds, *(f"{x} / {y}" for x, y in zip(off, held, strict=True))])
+    models = next(iter(found.values()))["models"] if found else {}
+    return ["estimator", "bounds", *(f"{world} ({models.get(world, 0)})" for world in worlds)], rows
+
+
 def accuracies(lines: Sequence[Judgement], told: Mapping[str, object]) -> dict[str, Any]:
     """pool → estimator → world → how well it did there: what zol quotes beside an offline estimate."""
     found: dict[str, dict[str, dict[str, dict[str, float | int | None]]]] = {}
@@ -92,7 +116,7 @@ def accuracies(lines: Sequence[Judgement], told: Mapping[str, object]) -> dict[s
         "scale": "reward per step, discounted as the model discounts",
         **{name: str(value) for name, value in told.items()},
     }
-    return {"protocol": protocol, **found}
+    return {"protocol": protocol, **found, "near": calibration(lines)}
 
 
 def page(lines: Sequence[Judgement], told: Mapping[str, object]) -> str:
@@ -108,8 +132,8 @@ def page(lines: Sequence[Judgement], told: Mapping[str, object]) -> str:
         for which, own in by_pool(those).items():
             first = dict.fromkeys(line.task for line in own)
             parts += [f"\n**{POOL_TITLES[which]}: {', '.join(first)}**\n", markdown(domain_table(own))]
+    parts += [NEAR, markdown(near_table(lines))]
     parts += ["![Estimators on every world](ratios.png)\n"]
-    parts += ["![All estimators on a few latents of every world](ratios-few.png)\n"]
     parts += ["![Where the first prompt goes, and where ratios say it goes](ratios-occupancy.png)\n"]
     parts += ["## Made with\n"]
     parts += [f"- {name}: {value}" for name, value in told.items()]
@@ -125,22 +149,25 @@ def write_results(
     console: Console,
 ) -> None:
     """Write everything to ``out``, print the tables, and copy the accuracies to ``publish``."""
-    write_table(out / "ratios.csv", told, [asdict(line) for line in lines])
+    rows = [asdict(line) | {"off_near": " ".join(map(str, line.off_near))} for line in lines]
+    write_table(out / "ratios.csv", told, rows)
     write_bytes(out / "ratios.md", page(lines, told).encode())
     quoted = (json.dumps(accuracies(lines, told), indent=1, ensure_ascii=False) + "\n").encode()
     for path in (out / "ratios.json", *([publish] if publish else [])):
         write_bytes(path, quoted)
-    panels: dict[str, dict[str, dict[str, dict[str, Interval | None]]]] = {}
+    panels: dict[str, dict[str, dict[str, Interval | None]]] = {}
     for domain, whole in by_domain(lines).items():
         for which, those in by_pool(whole).items():
             title = f"{domain}, {POOL_TITLES[which].lower()}"
-            console.print(table(domain_table(those, intervals=False), title))
+            print_table(console, domain_table(those, intervals=False), title)
+            if which == FEW:
+                continue  # one task and five latents near a prompt: too few for a picture
             for name in dict.fromkeys(line.estimator for line in those):
                 own = [line for line in those if line.estimator == name]
-                means = {title: interval(own, field) for title, field in SHOWN.items()}
-                panels.setdefault(which, {}).setdefault(domain, {})[name] = means
-    draw(panels[ALL], out / "ratios.png")
-    draw(panels[FEW], out / "ratios-few.png")
+                panels.setdefault(domain, {})[name] = {
+                    title: interval(own, field) for title, field in SHOWN.items()
+                }
+    draw(panels, out / "ratios.png")
     if places:
         draw_places(places, out / "ratios-occupancy.png")
     console.print(f"tables and figure are in {out}", soft_wrap=True)

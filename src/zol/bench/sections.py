@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from zol.adapt import method_summary
+from zol.adapt import METHODS, method_summary
 from zol.bench.benchmark import score_of
 from zol.bench.conditions import BASELINE
 from zol.bench.results import PairedResults, corrections, method_of
@@ -78,6 +78,7 @@ def comparison(grid: PairedResults, domains: list[str]) -> Cells:
         steps = float(np.mean([row.environment_steps for row in cells])) if cells else 0.0
         seconds = float(np.median([row.seconds for row in cells])) if cells else 0.0
         uses = "data" if all(row.offline for row in cells) else "environment"
+        uses = "weights" if changes_weights(method) else uses
         rows.append([method, uses, f"{steps:,.0f}", f"{seconds:.1f}", str(own["mean"]), *compared])
     return header, rows
 
@@ -97,6 +98,7 @@ def verdict(grid: PairedResults, methods: Sequence[str]) -> Cells:
 
 
 OLD = " * Measured before a correction of the method."
+ROUNDING = 1e-6  # share of a return: the same policy in another batch differs by less
 ORACLE = ("zol-paper",)  # methods whose settings somebody chose by test returns
 
 
@@ -107,9 +109,11 @@ def conclusion(grid: PairedResults, methods: Sequence[str] | None = None) -> str
     less: list[str] = []
     unclear: list[str] = []
     for method in (name for name in wanted if grid.everywhere(name)):
-        own = bootstrap_all(grid.pairs(method), {"difference": difference})["difference"]
+        pairs = {"difference": difference, "mean": method_average}
+        both = bootstrap_all(grid.pairs(method), pairs)
+        own, rounding = both["difference"], ROUNDING * abs(both["mean"].value)
         named = f"{method}{_remarks(grid, method)}"
-        if own.low > 0 or own.high < 0:
+        if own.low > rounding or own.high < -rounding:
             (more if own.low > 0 else less).append(f"{named} {signed(own)}")
         else:
             unclear.append(named)
@@ -131,10 +135,17 @@ def _capital(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
+def changes_weights(method: str) -> bool:
+    """Whether a method, named with or without settings, makes or changes networks."""
+    base = method_of(method).split()[0]
+    return base in METHODS and METHODS[base].uses == "weights"
+
+
 def _remarks(grid: PairedResults, method: str) -> str:
     """What must be said whenever a method's result is: classes are never mixed in silence."""
     rows = [row for domain in grid.domains for row in grid.cells[domain, method]]
     found = ["acts in the environment"] if not all(row.offline for row in rows) else []
+    found += ["changes weights"] if changes_weights(method) else []
     found += ["oracle settings"] if method_of(method).split()[0] in ORACLE else []
     star = "*" if corrections(rows) else ""
     return star + (f" ({', '.join(found)})" if found else "")

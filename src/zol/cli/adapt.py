@@ -33,7 +33,9 @@ COLUMNS = {
     "corr.": ("correlation", "of imagined and real rewards: how well the learned world predicts them"),
     "error": ("one_step_error", "share of a step's change that the learned world misses"),
     "changed": ("changed", "1 if the plain latent was replaced"),
+    "imagined": ("imagined", "reward per step of what acts, in the learned world"),
     "gain": ("imagined_gain", "imagined reward per step beyond the plain latent's"),
+    "excess": ("excess", "of the same beyond what the density ratio says of the plain latent"),
     "doubt": ("doubt", "standard deviation of the estimate between the learned worlds"),
     "env. steps": ("environment_steps", "steps that were taken in the environment"),
 }
@@ -110,7 +112,8 @@ def adapt_command(words: Sequence[str]) -> Callable[..., None]:
         where = agent.path if agent.world is None else agent.world.name
         title = f"{skills.found.method} on {where}, model {identity(agent.model)}"
         report.print_table(console, _cells(skills.found, tested), title)
-        for line in _legend(skills.found, tested, agent.judged_domain):
+        acting = any(skill.behaviour is not None and skill.behaviour.policy is not None for skill in skills)
+        for line in _legend(skills.found, tested, agent.judged_domain, more_than_latents=acting):
             console.print(line, highlight=False)
         if out is not None:
             for skill in skills:
@@ -199,10 +202,14 @@ def _estimate(value: float) -> str:
     return f"{value:.3f}" if value == 0 or 1e-6 < abs(value) < 1e6 else f"{value:.3g}"
 
 
-def _legend(found: Adapted, tested: session.Evaluation | None, domain: str) -> list[str]:
+def _legend(
+    found: Adapted, tested: session.Evaluation | None, domain: str, *, more_than_latents: bool = False
+) -> list[str]:
     """What the columns mean, who made the estimates, and which of them are not to be trusted."""
     how = told(estimator_of(found.method), domain)
     lines = [f"estimate: mean reward per step, offline, never measured; {how}"]
+    if more_than_latents:
+        lines += [f"estimates are of the latent alone; what {found.method} does may earn more or less"]
     if tested is not None:
         episodes, steps = tested.returns.shape[1], tested.steps
         lines += [
@@ -213,7 +220,7 @@ def _legend(found: Adapted, tested: session.Evaluation | None, domain: str) -> l
         f"{title}: {meaning}" for title, (name, meaning) in COLUMNS.items() if name in found.diagnostics
     ]
     if "imagined_gain" in found.diagnostics and estimator_of(found.method) != "imagination":
-        lines += [f"gain was estimated {told('imagination', domain)}"]
+        lines += [f"imagined rewards were estimated {told('imagination', domain)}"]
     if "mean_ratio" in found.diagnostics:
         ratios = zip(found.evidence.tasks, found.diagnostics["mean_ratio"][0].tolist(), strict=True)
         low, high = MEAN_RATIO

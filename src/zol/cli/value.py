@@ -25,10 +25,10 @@ def value(
     """What a latent will earn, offline: every estimator that applies, and which of them to believe.
 
     The latent is one that zol adapt --out has written (--latent), or the one that --method finds for a task
-    or reward. Estimates are mean rewards per step with a 95 % interval of what the estimator averages over,
-    and the same as the return of an episode. ESS is the share of the sample that carries a ratio's estimate,
-    mass its mean (1), neg. its share of negative values (0), flow how far it violates the Bellman-flow
-    equation (0).
+    or reward. Estimates are mean rewards per step, and the same as the return of an episode. Likely is where
+    the truth lay in zol bench ratios, for estimators of which that held in other worlds, too. ESS is the
+    share of the sample that carries a ratio's estimate, mass its mean (1), neg. its share of negative values
+    (0), flow how far it violates the Bellman-flow equation (0).
 
     Estimators that train networks for the latent take seconds to minutes: --by ratio lstd leaves them out.
 

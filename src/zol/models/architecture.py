@@ -85,6 +85,8 @@ class NetworkConfig(Config):
     """latents live on the sphere of radius √d"""
     fourier: int = Field(default=0, ge=0, le=DEPTH)
     """frequencies of sines and cosines that networks see beside every column"""
+    fourier_reads: tuple[str, ...] = Field(default=(), strict=False, max_length=FIELDS)
+    """fields of the observation that have them; none named means all"""
     discrete: bool = False
     """actions are one-hot choices: the policy is greedy in F·z, and there is no actor"""
     forward: Tower = Field(strict=False)
@@ -126,6 +128,9 @@ class NetworkConfig(Config):
         known = [field.name for field in self.observation]
         if len(set(known)) < len(known):
             raise ValueError(f"two fields of the observation have the same name: {', '.join(known)}")
+        for name in self.fourier_reads:
+            if name not in known:
+                raise ValueError(unknown_name("observation field", name, known))
         towers = (self.forward, self.actor, self.critic, self.aux_critic)
         heads = (self.backward, self.left, self.discriminator, self.vector_field)
         for part in (*towers, *heads):

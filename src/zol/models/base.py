@@ -230,10 +230,8 @@ class Latent:
     diagnostics: Mapping[str, float] = field(default_factory=dict)
 
     def __repr__(self) -> str:
-        estimate = "" if self.estimate is None else f", estimated reward per step {self.estimate:.3g}"
-        return (
-            f"Latent({len(self.z)} numbers for '{self.task}' by {self.method}, model {self.model}{estimate})"
-        )
+        # Not its estimate: which estimator made it, and how good that one is, is known to a Skill.
+        return f"Latent({len(self.z)} numbers for '{self.task}' by {self.method}, model {self.model})"
 
     def require(self, model_identity: str, z_dim: int | None = None) -> Tensor:
         """z, after checking that it belongs to the model with this hash and latents of this size."""

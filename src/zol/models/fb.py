@@ -11,6 +11,7 @@ reasons.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -18,9 +19,10 @@ from pydantic import Field
 from torch import Tensor
 
 from zol.common import parallel
-from zol.common.errors import CheckpointError
-from zol.data import Batch
+from zol.common.errors import CheckpointError, DataError
+from zol.data import Batch, BatchSpec
 from zol.models.architecture import Head, NetworkConfig
+from zol.models.layers import unit
 from zol.models.learner import NetworkLearner, View
 from zol.models.losses import dense_loss, gram_loss, orthonormality_loss, pessimistic, q_loss
 from zol.models.network import Network
@@ -37,11 +39,16 @@ class FBConfig(PretrainingConfig):
     """weight of the loss on F·z; 0 leaves it out"""
     pessimism: float = Field(default=0.0, ge=0)
     """of the target measure; 0.5 with two members is their minimum. Above 0 the N×N form is used"""
+    hindsight: float = Field(default=0.0, ge=0, le=1)
+    """share of training latents that are B of a later state of the row's own episode: cloning then shows the
+    actor what the data did on their way to a goal. The rest are as ``goal_share`` says"""
+    hindsight_discount: float = Field(default=0.0, ge=0, lt=1)
+    """how much later: k steps with probability ∝ this to the power of k; 0 takes γ"""
     encoder: Literal["none", "shallow", "deep"] = "none"
     """through which F and the actor see observations: one linear map to 256 numbers, or a network of two
     hidden layers to z_dim numbers, both followed by a projection onto a sphere (Bagatella et al. 2025)"""
 
-    added = (PretrainingConfig.added | {"encoder"}) - {"n_step"}
+    added = (PretrainingConfig.added | {"encoder", "hindsight", "hindsight_discount"}) - {"n_step"}
 
 
 SHALLOW = 256  # numbers of a shallow encoding
@@ -93,6 +100,12 @@ class FBLearner(NetworkLearner):
             )
         super().accept(network)
 
+    @property
+    def batches(self) -> BatchSpec:
+        """Steps or stretches; later states for hindsight."""
+        c = self.config
+        return replace(super().batches, future=(c.hindsight_discount or c.discount) if c.hindsight else 0.0)
+
     def update(self, batch: Batch, generator: torch.Generator) -> Mapping[str, Tensor]:
         """One step on F, B and the actor; then the targets follow."""
         self.model.update_statistics(batch.obs)
@@ -103,11 +116,26 @@ class FBLearner(NetworkLearner):
         assert backward is not None
         goals = goal(backward.reads)
         B = self.run(self.model.backward_map, goals)
-        z = self.training_latents(B.detach(), generator)
+        z = self.hindsight(batch, self.training_latents(B.detach(), generator), generator)
         terms = self.update_measure(batch, here, there, goals, B, z, generator)
         terms |= self.update_actor(here, z, generator, batch.action)
         self.move_targets()
         return terms
+
+    def hindsight(self, batch: Batch, z: Tensor, generator: torch.Generator) -> Tensor:
+        """Latents ``[N, d]``, a share of them replaced by Π(B(s_{t+k})) of where the row's episode went."""
+        if not self.config.hindsight:
+            return z
+        if batch.future_obs is None:
+            raise DataError(
+                f"hindsight={self.config.hindsight} takes goals from later states of an episode, and this "
+                "batch has none: draw it by the learner's own BatchSpec, from data with episodes"
+            )
+        backward = self.model.config.backward
+        assert backward is not None
+        with torch.no_grad():
+            later = self.run(self.model.backward_map, self.view(batch.future_obs)(backward.reads))
+        return torch.where(self.uniform(z, generator) < self.config.hindsight, unit(later), z)
 
     def next_action(self, batch: Batch, there: View, z: Tensor, generator: torch.Generator) -> Tensor:
         """a' in the Bellman equation: what the policy of z does in s'."""

@@ -59,6 +59,7 @@ class Network(nn.Module):
             c.obs_dim, tuple(Field(f, s.start, s.stop - s.start) for f, s in self._columns.items())
         )
         self.fourier = FourierFeatures(c.fourier)
+        self._plain = FourierFeatures(0)
         # Initial weights are drawn in the order in which parts are registered: keep it.
         self.forward_map = parts.forward_map(c, c.forward, self._forward_width(), c.z_dim)
         if c.backward is not None:
@@ -114,8 +115,13 @@ class Network(nn.Module):
 
     def _width(self, reads: tuple[str, ...]) -> int:
         """Columns that a part sees when it reads these fields."""
-        slices = [self._columns[name] for name in reads or self._columns]
-        return sum(self.fourier.width(s.stop - s.start) for s in slices)
+        sizes = {name: s.stop - s.start for name, s in self._columns.items()}
+        return sum(self._sines(name).width(sizes[name]) for name in reads or self._columns)
+
+    def _sines(self, name: str) -> FourierFeatures:
+        """What stands beside the columns of a field."""
+        chosen = self.config.fourier_reads
+        return self.fourier if not chosen or name in chosen else self._plain
 
     def _forward_width(self) -> int:
         return self._width(self.config.forward.reads) if self.config.left is None else self.config.left_dim
@@ -134,7 +140,7 @@ class Network(nn.Module):
         if self.config.single:
             whole: Tensor = self.fourier(self.normaliser(obs))
             return whole
-        seen = [self.fourier(self._normalised(obs, name)) for name in reads or self._columns]
+        seen = [self._sines(name)(self._normalised(obs, name)) for name in reads or self._columns]
         return seen[0] if len(seen) == 1 else torch.cat(seen, dim=-1)
 
     def _normalised(self, obs: Tensor, name: str) -> Tensor:

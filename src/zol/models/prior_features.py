@@ -12,10 +12,10 @@ are expressed badly: the prior is knowledge that somebody put in.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Self
 
 import torch
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 from torch import Tensor, nn
 from tyro.conf import arg
 
@@ -29,6 +29,7 @@ from zol.models.losses import pessimistic
 from zol.models.network import Network
 from zol.models.parts import inverse_covariance
 from zol.models.pretraining import Pretraining
+from zol.models.reward_prior import RAMPS
 from zol.models.reward_space import RewardSpace
 from zol.models.settings import PretrainingConfig
 from zol.models.successor_features import RunningCovariance, RunningMean, centred_network
@@ -41,6 +42,10 @@ class PriorFeaturesConfig(PretrainingConfig):
 
     quantities: Annotated[tuple[str, ...], arg(metavar="[QUANTITY ...]")] = Field(default=(), strict=False)
     """named fields that rewards of the prior depend on, ``name`` or ``name:column``"""
+    posture: Annotated[tuple[str, ...], arg(metavar="[QUANTITY ...]")] = Field(default=(), strict=False)
+    """those quantities, two at most, that a body on its feet has much of, such as its height"""
+    posture_share: float = Field(default=0.5, ge=0, le=1)
+    """share of the rewards that ask for posture, mostly beside something else"""
     rewards: int = Field(default=2048, ge=2)
     """R: rewards in the pool at the end"""
     first_rewards: int = Field(default=64, ge=2)
@@ -66,10 +71,19 @@ class PriorFeaturesConfig(PretrainingConfig):
     backward_norm: bool = False
     """put φ on the sphere of radius √d"""
 
-    @field_validator("quantities", mode="before")
+    @field_validator("quantities", "posture", mode="before")
     @classmethod
     def _several(cls, given: Any) -> Any:
         return tuple(given.split(",")) if isinstance(given, str) else given
+
+    @model_validator(mode="after")
+    def _posture_is_known(self) -> Self:
+        if not set(self.posture) <= set(self.quantities) or len(self.posture) >= RAMPS:
+            raise ValueError(
+                f"posture is {', '.join(self.posture)}: at most {RAMPS - 1} of the quantities "
+                f"({', '.join(self.quantities) or 'none were named'})"
+            )
+        return self
 
 
 def quantities_of(layout: Layout, names: tuple[str, ...]) -> Callable[[Tensor], Tensor]:
@@ -135,7 +149,10 @@ class PriorFeaturesLearner(NetworkLearner):
         c, d = config, model.z_dim
         self.covariance = RunningCovariance(d, c.covariance_rate)
         self.mean = RunningMean((d,), c.covariance_rate)
-        self.space = RewardSpace(model.obs_dim, len(c.quantities), d, c.rewards, c.whitening)
+        posture = [c.quantities.index(name) for name in c.posture]
+        self.space = RewardSpace(
+            model.obs_dim, len(c.quantities), d, c.rewards, c.whitening, posture, c.posture_share
+        )
         self.updates = Counter()
         for name in ("covariance", "mean", "space", "updates"):
             self.add_helper(name, getattr(self, name))

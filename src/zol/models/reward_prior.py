@@ -8,10 +8,15 @@ so it is 1 between ``low`` and ``high``, one of which may be open, and falls lin
 control suites have this form. Bounds are drawn relative to the range [a, b] of the quantity in the data, and
 reach beyond it, so that there are rewards for more than the data show.
 
+Most of what is asked of a body is asked of one that is on its feet: "walk" means high, upright *and* fast,
+and hardly one random product in a hundred says that. For quantities of *posture*, :func:`posture_rewards`
+draws products of a ramp for much of each of them and a ramp over another quantity.
+
 Rewards are rows of one tensor ``[K, 3 · 6 + 1]``, which training stores like any other state.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -39,6 +44,12 @@ class PriorShape:
     """margins, drawn evenly on a logarithmic scale, in units of that widened range"""
     averaged: float = 0.25
     """chance that ramps are averaged instead of multiplied"""
+    posture_bounds: tuple[float, float] = (0.6, 1.0)
+    """where ramps of posture begin to be 1, from 0, the least in the data, to 1, the most"""
+    posture_margins: tuple[float, float] = (0.3, 1.0)
+    """their margins, drawn evenly on a logarithmic scale, in units of the range of the data"""
+    posture_alone: float = 0.2
+    """chance that a reward of posture asks for nothing else"""
 
 
 USUAL = PriorShape()
@@ -72,6 +83,38 @@ def draw_rewards(
     averaged = torch.rand(count, 1, generator=generator) < shape.averaged
     parts = torch.stack([quantity, lower, upper, margin, floor, used], dim=-1)  # [K, RAMPS, PARTS]
     return torch.cat([parts.flatten(1), averaged.to(parts.dtype)], dim=-1)
+
+
+def posture_rewards(
+    count: int,
+    posture: Sequence[int],
+    low: Tensor,
+    high: Tensor,
+    generator: torch.Generator,
+    shape: PriorShape = USUAL,
+) -> Tensor:
+    """Products ``[count, WIDTH]`` of ramps for much of every quantity of ``posture`` and one for another.
+
+    A share of them, ``posture_alone``, asks for posture only.
+    """
+    held = torch.tensor(posture)
+    others = torch.tensor([q for q in range(len(low)) if q not in posture])
+    size, span = (count, len(held)), (high - low)[held]
+    first, last = shape.posture_bounds
+    bound = low[held] + span * (first + (last - first) * torch.rand(size, generator=generator))
+    smallest, largest = (math.log(m) for m in shape.posture_margins)
+    margin = span * torch.exp(smallest + (largest - smallest) * torch.rand(size, generator=generator))
+    zero = torch.zeros(size)
+    rewards = torch.zeros(count, WIDTH)
+    ramps = _ramps(rewards)  # a view
+    ramps[:, : len(held)] = torch.stack([held.expand(size), bound, zero + OPEN, margin, zero, zero + 1], -1)
+    ramps[:, len(held) :, 3] = 1.0  # the margin of a ramp that is not used; any but zero
+    if len(others):
+        more = _ramps(draw_rewards(count, low[others], high[others], generator, shape))[:, 0]
+        more[:, 0] = others[more[:, 0].long()].to(more.dtype)
+        more[:, -1] = (torch.rand(count, generator=generator) >= shape.posture_alone).to(more.dtype)
+        ramps[:, len(held)] = more
+    return rewards
 
 
 def _ramps(rewards: Tensor) -> Tensor:

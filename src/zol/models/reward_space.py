@@ -17,12 +17,20 @@ stay where they were (an orthogonal Procrustes problem): policies of these laten
 """
 
 import math
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
 
 from zol.models.layers import unit
-from zol.models.reward_prior import WIDTH, draw_rewards, evaluate, informative, seldom_earned
+from zol.models.reward_prior import (
+    WIDTH,
+    draw_rewards,
+    evaluate,
+    informative,
+    posture_rewards,
+    seldom_earned,
+)
 
 SAMPLE = 4096  # S: states
 BASIS = 384  # K: rewards whose directions make the features
@@ -49,9 +57,19 @@ class RewardSpace(nn.Module):
     latents: Tensor  # of them, [R, d]
     count: Tensor  # how many of them are in use
 
-    def __init__(self, obs_dim: int, quantities: int, z_dim: int, pool: int, whitening: float) -> None:
+    def __init__(
+        self,
+        obs_dim: int,
+        quantities: int,
+        z_dim: int,
+        pool: int,
+        whitening: float,
+        posture: Sequence[int] = (),
+        posture_share: float = 0.0,
+    ) -> None:
         super().__init__()
         self.whitening = whitening  # α
+        self.posture, self.posture_share = tuple(posture), posture_share if posture else 0.0
         shapes = {
             "low": (quantities,),
             "high": (quantities,),
@@ -123,11 +141,28 @@ class RewardSpace(nn.Module):
         return unit(weights.mT.float())
 
     def _draw(self, count: int, generator: torch.Generator) -> Tensor:
+        """``count`` rewards, those of posture among them at random."""
+
+        def usual(n: int) -> Tensor:
+            return draw_rewards(n, self.low, self.high, generator)
+
+        def posture(n: int) -> Tensor:
+            return posture_rewards(n, self.posture, self.low, self.high, generator)
+
+        if not self.posture:
+            return self._seldom(usual, count)
+        rewards = torch.empty(count, WIDTH)
+        held = torch.rand(count, generator=generator) < self.posture_share
+        rewards[held] = self._seldom(posture, int(held.sum()))
+        rewards[~held] = self._seldom(usual, int((~held).sum()))
+        return rewards
+
+    def _seldom(self, draw: Callable[[int], Tensor], count: int) -> Tensor:
         """``count`` rewards that vary over the sample, and are earned less than others by what is usual."""
         found = self.pool[:0]
         while len(found) < count:
-            drawn = draw_rewards(max(AT_LEAST, 4 * count), self.low, self.high, generator)
-            found = torch.cat([found, seldom_earned(informative(drawn, self.values), self.usual, SELDOM)])
+            drawn = informative(draw(max(AT_LEAST, 4 * count)), self.values)
+            found = torch.cat([found, seldom_earned(drawn, self.usual, SELDOM)])
         return found[:count]
 
 

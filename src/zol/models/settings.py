@@ -16,6 +16,7 @@ class PretrainingConfig(Config):
             "actor",
             "actor_averaging",
             "bc",
+            "goal_columns",
             "joined",
             "n_step",
             "flow_hidden",
@@ -55,6 +56,9 @@ class PretrainingConfig(Config):
     """normalise observations by running statistics"""
     fourier: int = Field(default=0, ge=0)
     """k: frequencies of sines and cosines of every column that networks see beside it; needs normalise_obs"""
+    goal_columns: str = Field(default="", pattern=r"^(\d+:\d+)?$")
+    """first:end of the columns that goals and rewards will depend on, such as 0:2: B sees these alone, and
+    ``fourier`` is about these alone. Rewards of other columns are lost on such a model. None means all"""
     discrete: bool = False
     """actions are one-hot choices: π_z is greedy in F·z, and no actor is trained"""
 
@@ -106,6 +110,16 @@ class PretrainingConfig(Config):
         return self
 
     @model_validator(mode="after")
+    def _goals_are_some_of_the_columns(self) -> Self:
+        if self.goal_columns:
+            first, end = map(int, self.goal_columns.split(":"))
+            if not 0 <= first < end <= self.obs_dim or end - first == self.obs_dim:
+                raise ValueError(
+                    f"goal_columns={self.goal_columns} are not some of the {self.obs_dim} columns: first:end"
+                )
+        return self
+
+    @model_validator(mode="after")
     def _an_actor_is_held_to_the_data(self) -> Self:
         if self.discrete and (self.actor == "flow" or self.bc):
             raise ValueError(
@@ -140,20 +154,38 @@ def plain_network(config: PretrainingConfig, source: str, **more: Any) -> Networ
     tower = Tower(
         hidden=c.hidden, layers=c.hidden_layers, embedding_layers=c.embedding_layers, residual=c.residual
     ).updated(joined=c.joined)
+    observed, goal = _observed(c)
     return NetworkConfig(
         source=source,
-        observation=(ObservedField(name="obs", size=c.obs_dim, normalised=c.normalise_obs),),
+        observation=observed,
         action_dim=c.action_dim,
         z_dim=c.z_dim,
         discount=c.discount,
         fourier=c.fourier,
+        fourier_reads=goal if c.fourier else (),
         discrete=c.discrete,
         forward=tower.updated(members=c.members),
         actor=None if c.discrete else tower,
-        backward=Head(hidden=c.backward_hidden, layers=c.backward_layers, norm=c.backward_norm),
+        backward=Head(hidden=c.backward_hidden, layers=c.backward_layers, norm=c.backward_norm, reads=goal),
         action_std=c.action_std,
         **more,
     )
+
+
+GOAL = "goal"  # the field that B reads where it does not read everything
+
+
+def _observed(c: PretrainingConfig) -> tuple[tuple[ObservedField, ...], tuple[str, ...]]:
+    """The pieces of an observation, and the names of those that goals are made of; none means all."""
+    if not c.goal_columns:
+        return (ObservedField(name="obs", size=c.obs_dim, normalised=c.normalise_obs),), ()
+    first, end = map(int, c.goal_columns.split(":"))
+    sizes = {"before": first, GOAL: end - first, "after": c.obs_dim - end}
+    return tuple(
+        ObservedField(name=name, size=size, normalised=c.normalise_obs)
+        for name, size in sizes.items()
+        if size
+    ), (GOAL,)
 
 
 def settings_of(network: NetworkConfig) -> dict[str, Any]:
@@ -161,23 +193,35 @@ def settings_of(network: NetworkConfig) -> dict[str, Any]:
     c = network
     backward = c.backward or c.left
     assert backward is not None
-    return {
-        "obs_dim": c.obs_dim,
-        "action_dim": c.action_dim,
-        "z_dim": c.z_dim,
-        "hidden": c.forward.hidden,
-        "hidden_layers": max(1, c.forward.layers),
-        "embedding_layers": c.forward.embedding_layers,
-        "residual": c.forward.residual,
-        "joined": c.forward.joined,
-        "members": c.forward.members,
-        "backward_hidden": backward.hidden,
-        "backward_layers": backward.layers,
-        "backward_norm": backward.norm,
-        "normalise_obs": any(field.normalised for field in c.observation),
-        "fourier": c.fourier,
-        "discrete": c.discrete,
-    } | _actor_of(network)
+    return (
+        {
+            "obs_dim": c.obs_dim,
+            "action_dim": c.action_dim,
+            "z_dim": c.z_dim,
+            "hidden": c.forward.hidden,
+            "hidden_layers": max(1, c.forward.layers),
+            "embedding_layers": c.forward.embedding_layers,
+            "residual": c.forward.residual,
+            "joined": c.forward.joined,
+            "members": c.forward.members,
+            "backward_hidden": backward.hidden,
+            "backward_layers": backward.layers,
+            "backward_norm": backward.norm,
+            "normalise_obs": any(field.normalised for field in c.observation),
+            "fourier": c.fourier,
+            "discrete": c.discrete,
+        }
+        | _actor_of(network)
+        | _goal_of(network)
+    )
+
+
+def _goal_of(network: NetworkConfig) -> dict[str, Any]:
+    """The columns that B reads, where they are some of our own."""
+    if network.backward is None or network.backward.reads != (GOAL,):
+        return {}
+    columns = network.columns()[GOAL]
+    return {"goal_columns": f"{columns.start}:{columns.stop}"}
 
 
 def _actor_of(network: NetworkConfig) -> dict[str, Any]:

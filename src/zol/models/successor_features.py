@@ -194,7 +194,7 @@ class SuccessorFeaturesLearner(NetworkLearner):
             next_phi = found.next_phi if batch.goal is None else self.features.phi(self.view(batch.goal))
         next_phi = self._centred(next_phi)
         model.whitening.copy_(inverse_covariance(self.covariance.see(next_phi)))
-        z = self.training_latents(next_phi @ model.whitening, generator)
+        z = self.hindsight(batch, self.training_latents(next_phi @ model.whitening, generator), generator)
         with torch.no_grad():
             next_action = self.policy_action(there, z, generator, target=True)
             following = pessimistic(
@@ -215,6 +215,10 @@ class SuccessorFeaturesLearner(NetworkLearner):
         terms |= self.update_actor(here, z, generator, batch.action)
         self.move_targets()
         return terms
+
+    def hindsight(self, batch: Batch, z: Tensor, generator: torch.Generator) -> Tensor:
+        """Latents that know where a row's episode went, in place of some; here of none."""
+        return z
 
     def _centred(self, phi: Tensor) -> Tensor:
         """φ as a constant, without its mean if the network centres its features."""

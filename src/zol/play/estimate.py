@@ -16,15 +16,15 @@ QUIET = 0.4  # seconds without a new question before one is answered: sliders as
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a latent is expected to earn per step, with a 95 % interval, before anything is tried."""
+    """What a latent is expected to earn per step, and where the truth is likely, before anything is tried."""
 
     mean: float
-    low: float
-    high: float
+    likely: tuple[float, float] | None  # measured on other models; None where nothing was
     estimator: str
 
     def __str__(self) -> str:
-        return f"{self.mean:.2f} ± {(self.high - self.low) / 2:.2f}"
+        ends = "" if self.likely is None else " ({:.2f} to {:.2f})".format(*self.likely)
+        return f"{self.mean:.2f}{ends}"
 
 
 class Estimator:
@@ -78,7 +78,7 @@ class Estimator:
                 found = self._agent.value(Skill(self._agent.model, latent, task), self.name)
             except ZolError:
                 continue
-            mean, low, high = (float(value[0]) for value in (found.mean, found.low, found.high))
+            ends = None if found.likely is None else (float(found.likely[0, 0]), float(found.likely[1, 0]))
             with self._changed:
                 if who not in self._questions:
-                    self._answers[who] = Estimate(mean, low, high, self.name)
+                    self._answers[who] = Estimate(float(found.mean[0]), ends, self.name)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from zol import report
 from zol.value import ValueEstimate
-from zol.value.accuracy import advice, told
+from zol.value.accuracy import advice, bounds, told
 
 # title → diagnostic, as far as an estimator tells it
 COLUMNS = {"ESS": "ess", "mass": "mean_ratio", "neg.": "negative_share", "flow": "flow_residual"}
@@ -29,8 +29,8 @@ class Appraisal:
         return advice(self.estimates, self.domain)
 
     def cells(self) -> report.Cells:
-        """One row per estimator: the estimate with its interval, as a return, diagnostics, seconds."""
-        columns = ["by", "per step", "95 % interval", "return", *COLUMNS, "s"]
+        """One row per estimator: estimate, where the truth is likely, return, diagnostics, seconds."""
+        columns = ["by", "per step", "likely", "return", *COLUMNS, "s"]
         rows = []
         for name, found in self.estimates.items():
             mean = float(found.mean)
@@ -40,7 +40,7 @@ class Appraisal:
                 [
                     name,
                     f"{mean:.3f}",
-                    f"[{float(found.low):.3f}, {float(found.high):.3f}]",
+                    "–" if found.likely is None else "{:.2f} to {:.2f}".format(*found.likely.tolist()),
                     total,
                     *("–" if value is None else f"{float(value.mean()):.2f}" for value in shown),
                     f"{found.seconds:.1f}",
@@ -51,7 +51,10 @@ class Appraisal:
     @property
     def notes(self) -> list[str]:
         """What is said below the table."""
-        notes = [self.advice, *(_sentence(told(name, self.domain)) for name in self.estimates)]
+        notes = [self.advice]
+        for name in self.estimates:
+            known = bounds(name) if self.domain else None
+            notes.append(_sentence(told(name, self.domain) + ("" if known is None else f"; {known}")))
         if self.supported is not None:
             notes.append(
                 f"The best behaviour that the data support earns {self.supported:.3f} per step by OptiDICE, "

@@ -13,7 +13,7 @@ from zol.session.appraisal import Appraisal
 from zol.session.opened import OpenedModel
 from zol.session.skill import Skill
 from zol.value import ESTIMATORS, ValueEstimate, ValueProblem
-from zol.value.accuracy import told
+from zol.value.accuracy import likely, told
 from zol.value.base import joined
 from zol.value.optidice import optidice
 
@@ -31,6 +31,12 @@ def value(
     """By one estimator an estimate of all skills; by several, or all that apply, an appraisal of each."""
     groups = _by_task(model, skills, starts, seed)
     z = torch.stack([skill.single_latent().z for skill in skills])
+    order = torch.tensor([k for _, rows in groups for k in rows]).argsort()
+    extremes = [(problem.evidence.rewards.aminmax(), len(rows)) for problem, rows in groups]
+    least, most = (
+        torch.cat([getattr(ends, name).expand(count) for ends, count in extremes])[order]
+        for name in ("min", "max")
+    )
 
     def estimate(name: str) -> ValueEstimate:
         """Of every skill on its own task, in the order of skills; with the same generator for all."""
@@ -38,7 +44,10 @@ def value(
         for problem, rows in groups:
             drawn = replace(problem, generator=torch.Generator().manual_seed(seed), progress=display)
             parts.append(ESTIMATORS[name].estimate(drawn, z[rows], settings).on_task(0))
-        return joined(parts).at(torch.tensor([k for _, rows in groups for k in rows]).argsort())
+        found = joined(parts).at(order)
+        if model.judged_domain:  # for other kinds of models nothing was measured
+            found = replace(found, likely=likely(name, found.mean, least, most))
+        return found
 
     with shown(progress) as display:
         if isinstance(by, str):

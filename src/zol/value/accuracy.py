@@ -4,11 +4,14 @@
 
     {"protocol": {...},
      "all": {"ratio": {"walker": {"spearman_near": …, "spearman_global": …, "mean_abs_error": …, …}, …}, …},
-     "few": {"ratio": …, "fqe": …}}
+     "few": {"ratio": …, "fqe": …},
+     "near": {"ratio": {"level": 0.95, "low": …, "high": …, "held_out": {"walker": …}, …}, …}}
 
 by estimator and domain. Estimators that train networks for each latent were asked about few latents; all were
-asked about these, so that there they can be compared. What is in neither has not been measured, and the
-sentences below say so.
+asked about these, so that there they can be compared. ``near`` is about latents near a task's prompt, on that
+task, which is what people ask about: how far off estimates were, and between which bounds of true minus
+estimated 95 % of them lay (zol.bench.ratios_intervals). All of it is in rewards of range one, as those of the
+benchmark's tasks. What is not in the table has not been measured, and the sentences below say so.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,10 +20,14 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import torch
+from torch import Tensor
+
 from zol.common.reading import read_json
 
 FILE = Path(__file__).with_name("accuracy.json")
 BENCHMARK = "zol bench ratios"
+HELD = 0.8  # least share of true values that intervals must hold in worlds they were not made from
 
 
 @dataclass(frozen=True)
@@ -29,9 +36,8 @@ class Accuracy:
 
     spearman_global: float | None = None  # rank correlation over all kinds of latents,
     spearman_near: float | None = None  # and near a prompt's latent
-    mean_abs_error: float | None = None  # in reward per step
-    regret: float | None = None  # true reward per step that its first choice leaves
-    coverage: float | None = None  # share of its 95 % intervals that hold the truth
+    error_near: float | None = None  # mean absolute error near a prompt on its own task, in reward per step,
+    mean_abs_error: float | None = None  # and over all kinds of latents
 
     def __str__(self) -> str:
         parts = []
@@ -39,20 +45,63 @@ class Accuracy:
             parts.append(f"rank correlation {self.spearman_global:.2f} with true returns")
         if self.spearman_near is not None:
             parts.append(f"{self.spearman_near:.2f} near a prompt")
-        if self.mean_abs_error is not None:
-            parts.append(f"off by {self.mean_abs_error:.2f} per step on average")
-        if self.coverage is not None:
-            parts.append(f"{self.coverage:.0%} of its 95 % intervals hold the truth")
+        if self.error_near is not None:
+            parts.append(f"off by {self.error_near:.2f} per step there on average (rewards from 0 to 1)")
+        elif self.mean_abs_error is not None:
+            parts.append(f"off by {self.mean_abs_error:.2f} per step on average (rewards from 0 to 1)")
         return ", ".join(parts)
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Between which a share of true values lay, relative to estimates, for rewards of range one."""
+
+    level: float  # the share on the models that gave the bounds
+    low: float
+    high: float
+    held_out: Mapping[str, float]  # the share in worlds whose models did not
+
+    @property
+    def hold(self) -> bool:
+        """Whether they held in every world that was left out."""
+        return bool(self.held_out) and min(self.held_out.values()) >= HELD
+
+    def __str__(self) -> str:
+        if not self.held_out:
+            return "no interval: bounds of its errors were tried in no other world"
+        worst = min(self.held_out, key=lambda world: self.held_out[world])
+        share = f"{self.held_out[worst]:.0%} of true values on {worst}"
+        if self.hold:
+            return f"its interval, made from other worlds, held {share} and more elsewhere"
+        return f"no interval: one made from other worlds held only {share}"
+
+
+def bounds(estimator: str) -> Bounds | None:
+    """The measured bounds of an estimator's errors; None if there are none."""
+    found: Mapping[str, Any] | None = _table(FILE).get("near", {}).get(estimator)
+    return None if not found else Bounds(**{name: found[name] for name in Bounds.__dataclass_fields__})
+
+
+def likely(estimator: str, mean: Tensor, least: Tensor, most: Tensor) -> Tensor | None:
+    """The ends ``[2, K]`` between which the true values of estimates ``[K]`` lie, if that can be said.
+
+    ``least`` and ``most`` are the smallest and largest reward in the data, which no mean of them leaves.
+    """
+    if (found := bounds(estimator)) is None or not found.hold:
+        return None
+    ends = [mean + off * (most - least) for off in (found.low, found.high)]
+    return torch.stack([torch.minimum(torch.maximum(end, least), most) for end in ends])
 
 
 def accuracy(estimator: str, domain: str, pools: Sequence[str] = ("all", "few")) -> Accuracy | None:
     """What was measured of an estimator in a domain, on the first of the pools; None if nothing was."""
+    near = _table(FILE).get("near", {}).get(estimator, {}).get("mean_abs_error", {}).get(domain)
     for pool in pools:
         found = _table(FILE).get(pool, {}).get(estimator, {}).get(domain)
         if found:
-            fields = [name for name in Accuracy.__dataclass_fields__ if found.get(name) is not None]
-            return Accuracy(**{name: float(found[name]) for name in fields})
+            known = {**found, "error_near": near if pool == "all" else None}
+            fields = [name for name in Accuracy.__dataclass_fields__ if known.get(name) is not None]
+            return Accuracy(**{name: float(known[name]) for name in fields})
     return None
 
 
@@ -66,18 +115,9 @@ def told(estimator: str, domain: str) -> str:
 
 
 def advice(estimators: Iterable[str], domain: str) -> str:
-    """One sentence: which of these estimators to believe in this domain, and why.
-
-    They are compared on latents that all of them were asked about.
-    """
+    """One sentence: which of these estimators to believe in this domain, and why."""
     names = tuple(estimators)
-    whole = {name: accuracy(name, domain, ["all"]) for name in names}
-    known = whole if all(whole.values()) else {name: accuracy(name, domain, ["few"]) for name in names}
-    errors = {
-        name: found.mean_abs_error
-        for name, found in known.items()
-        if found is not None and found.mean_abs_error is not None
-    }
+    known, errors = _compared(names, domain)
     where = f"on {domain}" if domain else "in this world"
     if not errors:
         return (
@@ -85,9 +125,24 @@ def advice(estimators: Iterable[str], domain: str) -> str:
             "returns there."
         )
     best = min(errors, key=lambda name: errors[name])
-    rest = [name for name in known if name not in errors]
+    rest = [name for name in names if name not in errors]
     missing = f" Not measured there: {', '.join(rest)}." if rest else ""
     return f"Believe {best}: {where} it came nearest to true returns in {BENCHMARK} ({known[best]}).{missing}"
+
+
+def _compared(names: Sequence[str], domain: str) -> tuple[dict[str, Accuracy], dict[str, float]]:
+    """Accuracies and mean errors on latents that all were asked about: near prompts, all kinds, or the few.
+
+    Of the few those that are known, because not every estimator was asked about any latent.
+    """
+    errors: dict[str, float] = {}
+    for pool, field in (("all", "error_near"), ("all", "mean_abs_error"), ("few", "mean_abs_error")):
+        found = {name: one for name in names if (one := accuracy(name, domain, [pool])) is not None}
+        sizes = {name: getattr(one, field) for name, one in found.items()}
+        errors = {name: size for name, size in sizes.items() if size is not None}
+        if len(errors) == len(names):
+            break
+    return found, errors
 
 
 @lru_cache

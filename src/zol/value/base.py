@@ -1,8 +1,9 @@
 """What every estimator of a latent's value is given, and what it gives back.
 
-All estimates are on the scale of a mean reward per step. Intervals are ±1.96 standard errors of what an
-estimator averages over: they say how well it knows its own mean, not whether the model behind it is right.
-``zol bench ranking`` and ``zol bench ratios`` measure the latter against true returns (docs/values.md).
+All estimates are on the scale of a mean reward per step. An estimator's own interval is ±1.96 standard errors
+of what it averages over: it says how well the estimator knows its own mean, not whether the model behind it
+is right. ``zol bench ranking`` and ``zol bench ratios`` measure the latter against true returns
+(docs/values.md), and what is printed as an interval comes from there (zol.value.accuracy).
 
 Diagnostics have the same names wherever they exist:
 
@@ -98,11 +99,14 @@ class ValueEstimate:
     seconds: float = 0.0  # what all of it took
     weights: Tensor | None = None  # [K, N], the density ratio on the sample, of estimators that have one
     told: str = ""  # who made it and how well that estimator did against true returns (zol.value.accuracy)
+    likely: Tensor | None = None  # [2, K] or [2]: ends of the measured interval, where there is one
 
     def __repr__(self) -> str:
         if self.mean.numel() == 1:
-            mean, low, high = (float(x) for x in (self.mean, self.low, self.high))
-            value = f"{mean:.3g} per step, 95 % interval [{low:.3g}, {high:.3g}]"
+            value = f"{float(self.mean):.3g} per step"
+            if self.likely is not None:
+                low, high = self.likely.flatten().tolist()
+                value += f", likely {low:.3g} to {high:.3g}"
         else:
             shape, low, high = list(self.mean.shape), float(self.mean.min()), float(self.mean.max())
             value = f"{shape} values per step between {low:.3g} and {high:.3g}"
@@ -111,7 +115,8 @@ class ValueEstimate:
     def at(self, rows: Tensor) -> "ValueEstimate":
         """The estimates of some latents, or of one."""
         told = {name: value[rows] for name, value in self.diagnostics.items()}
-        return replace(self, mean=self.mean[rows], error=self.error[rows], diagnostics=told)
+        likely = None if self.likely is None else self.likely[:, rows]
+        return replace(self, mean=self.mean[rows], error=self.error[rows], diagnostics=told, likely=likely)
 
     def on_task(self, t: int) -> "ValueEstimate":
         """The estimates ``[K]`` on one task."""
@@ -120,12 +125,12 @@ class ValueEstimate:
 
     @property
     def low(self) -> Tensor:
-        """Lower end of the 95 % interval."""
+        """Lower end of the estimator's own 95 % interval."""
         return self.mean - Z95 * self.error
 
     @property
     def high(self) -> Tensor:
-        """Upper end of the 95 % interval."""
+        """Upper end of the estimator's own 95 % interval."""
         return self.mean + Z95 * self.error
 
 

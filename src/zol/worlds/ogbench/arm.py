@@ -19,6 +19,7 @@ from torch import Tensor
 
 from zol.fields import Field, States
 from zol.worlds.dmc.domain import Array, Batch, Domain, Model, uniform
+from zol.worlds.dmc.strip import without_midphase
 from zol.worlds.dmc.world import ROWS_AT_ONCE, ControlWorld
 from zol.worlds.ogbench import rotations
 from zol.worlds.ogbench.inverse_kinematics import ArmInverse
@@ -217,7 +218,7 @@ def table(camera: tuple[tuple[float, ...], tuple[float, ...]]) -> "mujoco.MjSpec
 
 def compiled(spec: "mujoco.MjSpec") -> Model:
     """The model, with the servo gains of the benchmark."""
-    model = spec.compile()
+    model = without_midphase(spec.compile())
     model.actuator_gainprm[ARM, 0] = STIFFNESS
     model.actuator_biasprm[ARM, 1] = -np.array(STIFFNESS)
     return model

@@ -17,6 +17,7 @@ from torch import Tensor
 from zol.fields import Field, Layout, States
 from zol.tasks import Task
 from zol.worlds.dmc.domain import Array, Batch, Domain, Model, uniform
+from zol.worlds.dmc.strip import without_midphase
 from zol.worlds.dmc.world import ControlWorld
 from zol.worlds.ogbench.maze_map import MAZES, UNIT, WALL_HEIGHT, Cell, MazeMap, centre
 from zol.worlds.ogbench.package import model_file
@@ -147,7 +148,7 @@ def build_model(body: str, maze: MazeMap | None) -> Model:
     spec.worldbody.add_camera(
         name="above", pos=[*_middle(rows, columns), 5.0 * (columns - 2)], fovy=45, xyaxes=[1, 0, 0, 0, 1, 0]
     )
-    return spec.compile()
+    return without_midphase(spec.compile())
 
 
 def _middle(rows: int, columns: int) -> tuple[float, float]:
