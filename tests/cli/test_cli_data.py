@@ -119,6 +119,8 @@ def test_mistakes_are_one_line(words, sentence, tmp_path, monkeypatch, capsys):
 
 def test_explore_show_and_resimulate_the_maze(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     pytest.importorskip("mujoco")
+    from zol.worlds.dmc.render import render_backend
+
     data, again = str(tmp_path / "maze"), str(tmp_path / "again")
     main(["explore", "point_mass_maze", "--out", data, "--steps", "2000", "--envs", "2", "--how", "random"])
     assert "occupied cells" in capsys.readouterr().out
@@ -126,3 +128,11 @@ def test_explore_show_and_resimulate_the_maze(tmp_path: Path, capsys: pytest.Cap
     assert "after 1000 steps: median" in capsys.readouterr().out
     # Same simulator, same start, same actions: the replay is the original.
     assert Dataset.open(again).fingerprint() == Dataset.open(data).fingerprint()
+    if render_backend() is not None:
+        main(["data", "film", data, "--out", str(tmp_path / "film.webp"), "--steps", "8", "--size", "32"])
+        assert "5 pictures of episode 0, steps 0 to 8" in capsys.readouterr().out
+        assert (tmp_path / "film.webp").stat().st_size > 0
+    assert "has episodes 0 to 1, 7 was asked for" in refused(
+        capsys, "data", "film", data, "--out", str(tmp_path / "x.webp"), "--episode", "7"
+    )
+    assert "a .webp file" in refused(capsys, "data", "film", data, "--out", str(tmp_path / "film.gif"))

@@ -103,7 +103,7 @@ def test_its_presets_are_settings_that_it_has(entry: Pretraining) -> None:
             assert entry.online or values.pop("dynamics_steps") >= 0
             values = {key: value for key, value in values.items() if key not in acting}
             assert TrainConfig(**loop).steps > 0
-            config = entry.config(obs_dim=5, action_dim=3, **values)
+            config = entry.config(obs_dim=100, action_dim=3, **values)
             entry.learner.accept(entry.learner.architecture(config))
 
 

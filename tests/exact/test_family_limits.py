@@ -48,6 +48,21 @@ def test_one_step_of_improvement_over_random_walks_is_enough_here(mdp: FiniteMDP
     assert float(found.min()) > 0.99
 
 
+def test_but_actions_differ_ten_times_less_by_its_values_than_by_the_best(mdp: FiniteMDP) -> None:
+    """How far actions are apart in the value of a goal, as a share of that goal's largest value: medians."""
+    goals = torch.eye(mdp.states, dtype=torch.float64)
+    best = torch.stack([mdp.successor(policy)[..., g] for g, policy in enumerate(mdp.optimal_policy(goals))])
+    walked = mdp.successor(uniform(mdp)).permute(2, 0, 1)  # [goal, S, A]
+    elsewhere = ~torch.eye(mdp.states, dtype=torch.bool)
+
+    def spread(values: Tensor) -> float:
+        apart = (values.amax(-1) - values.amin(-1)) / values.amax((1, 2)).unsqueeze(-1)
+        return float(apart[elsewhere].median())
+
+    assert spread(walked) == pytest.approx(0.007, abs=0.001)
+    assert spread(best) == pytest.approx(0.065, abs=0.001)
+
+
 @pytest.mark.parametrize(("d", "reached"), [(4, 0.06), (16, 0.27), (32, 0.58), (50, 1.0)])
 def test_smooth_features_need_many_dimensions(mdp: FiniteMDP, d: int, reached: float) -> None:
     P = mdp.under(uniform(mdp))

@@ -7,8 +7,9 @@ import torch
 
 from zol.common.config import ConfigError
 from zol.data import Batch
-from zol.models import MODELS
 from zol.models.fb import FBConfig, FBLearner, fb_network
+from zol.models.hilp import MODEL as HILP
+from zol.models.hilp import HILPConfig, HILPLearner
 from zol.models.settings import settings_of
 from zol.testing import check_model
 
@@ -68,9 +69,8 @@ def test_it_learns() -> None:
 
 
 def test_hilps_hindsight_is_the_direction_to_the_rows_own_future() -> None:
-    entry = MODELS["hilp"]
-    config = entry.config(**SIZES | {"hindsight": 1.0})
-    learner: Any = entry.learner(entry.network(config), config)
+    config = HILPConfig(**SIZES, hindsight=1.0)
+    learner = HILPLearner(HILP.network(config), config)
     obs, later = torch.randn(9, 5), torch.randn(9, 5)
     rows = Batch(obs, torch.rand(9, 2), obs, torch.zeros(9, dtype=torch.bool), future_obs=later)
     found = learner.hindsight(rows, torch.zeros(9, 6), torch.Generator())

@@ -90,7 +90,7 @@ def _near_goals_and_elsewhere(name: str) -> torch.Tensor:
     return torch.cat(parts)
 
 
-@pytest.mark.parametrize("name", ["pointmaze-large", "antmaze-medium", "cube-double", "puzzle-3x3"])
+@pytest.mark.parametrize("name", NAMES)
 def test_starts_and_goals_are_distributed_like_the_packages(name: str) -> None:
     world, env = make(name), package_env(name, 2)
     np.random.seed(0)  # noqa: NPY002 - the package draws the noise of maze starts from here

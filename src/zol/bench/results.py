@@ -3,8 +3,9 @@
 Only what can be compared fairly gets in: a method is shown on a domain if it has been run on every task and
 every model that the baseline has been run on there. What is left out is said.
 
-The baseline is plain FB on FB models. Methods on models of another kind are columns of their own, ``hilp:
-least-squares``, paired by start states and by pretraining seed: those models must have the seeds that FB has.
+The baseline is plain FB on FB models; in a store without any, the same prompt on the first kind of model that
+it has. Methods on models of another kind are columns of their own, ``hilp: least-squares``, paired by start
+states and by pretraining seed: those models must have the seeds that the baseline has.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -59,7 +60,14 @@ def gather(store: Store, benchmark: str) -> PairedResults:
     every = [row for row in store.results() if split_kind(row.key.benchmark)[0] == benchmark]
     if not every:
         raise DataError(f"{store.path} holds no results of '{benchmark}'")
-    rows = [row for row in every if split_kind(row.key.benchmark)[1] == BASELINE]
+    kinds = {split_kind(row.key.benchmark)[1] for row in every}
+    own_kind = BASELINE if BASELINE in kinds else min(kinds)
+    rows = [row for row in every if split_kind(row.key.benchmark)[1] == own_kind]
+
+    def title_of(row: Result) -> str:
+        kind = split_kind(row.key.benchmark)[1]
+        return row.key.method if kind == own_kind else f"{kind}: {row.key.method}"
+
     # Settings of a method may have changed since: the latest finished cell counts.
     latest = {(r.key.domain, title_of(r), r.key.model, r.key.task): r for r in every}
     notes: list[str] = []
@@ -71,7 +79,8 @@ def gather(store: Store, benchmark: str) -> PairedResults:
             continue
         values: dict[str, Array] = {}
         for method in sorted({title_of(r) for r in every if r.key.domain == domain}):
-            own = _models_like(models, [r for r in every if r.key.domain == domain], method)
+            shown = [r for r in every if r.key.domain == domain and title_of(r) == method]
+            own = models if method == method_of(method) else _of_the_same_seeds(models, rows, shown)
             found = [latest.get((domain, method, m, t)) for m in own for t in tasks]
             present = [row for row in found if row is not None]
             if len(present) < len(found):
@@ -87,31 +96,22 @@ def gather(store: Store, benchmark: str) -> PairedResults:
     return PairedResults(benchmark, domains, cells, tuple(notes))
 
 
-def title_of(row: Result) -> str:
-    """What the column of a cell is called: its method, after the kind of its model where that is not FB."""
-    kind = split_kind(row.key.benchmark)[1]
-    return row.key.method if kind == BASELINE else f"{kind}: {row.key.method}"
-
-
 def method_of(title: str) -> str:
     """The method of a column."""
     return title.rpartition(": ")[2]
 
 
-def _models_like(models: Sequence[str], rows: Sequence[Result], title: str) -> list[str]:
-    """The models that a column has been run on, in the order of the baseline's: the same ones, or by seed.
+def _of_the_same_seeds(models: Sequence[str], rows: Sequence[Result], shown: Sequence[Result]) -> list[str]:
+    """The models of another kind's cells, in the order of the baseline's models, which ``rows`` know.
 
-    A seed that has no model of another kind, or several, has none here, so that its column is left out.
+    A seed that has no model of that kind, or several, has none here, so that its column is left out.
     """
-    if title == method_of(title):
-        return list(models)
     seeds = {row.key.model: row.key.pretraining_seed for row in rows}
     own: dict[int, set[str]] = {}
-    for row in rows:
-        if title_of(row) == title:
-            own.setdefault(row.key.pretraining_seed, set()).add(row.key.model)
+    for row in shown:
+        own.setdefault(row.key.pretraining_seed, set()).add(row.key.model)
     found = [own.get(seeds[model], set()) for model in models]
-    return [next(iter(models)) if len(models) == 1 else "" for models in found]
+    return [next(iter(of_seed)) if len(of_seed) == 1 else "" for of_seed in found]
 
 
 def baseline_shape(rows: Sequence[Result], domain: str, notes: list[str]) -> tuple[list[str], list[str]]:

@@ -11,7 +11,7 @@ from tyro.conf import arg
 from zol import report
 from zol.adapt import find_method
 from zol.bench.benchmark import Benchmark
-from zol.bench.conditions import BASELINE, Conditions, open_model
+from zol.bench.conditions import BASELINE, Conditions, open_model, split_kind
 from zol.bench.executor import Job, require_ray, run_jobs
 from zol.bench.jobs import AnyJob, Comparison, compare_again, plan, unfinished
 from zol.bench.results import gather
@@ -76,7 +76,10 @@ def run_methods(
     todo = [job for job in jobs if unfinished(results, job)]
     console.print(f"{len(jobs) - len(todo)} of {len(jobs)} jobs are done already", soft_wrap=True)
     run_grid(todo, results, workers=options.workers, ray=options.ray)
-    if any(row.key.method == BASELINE for row in results.results(benchmark=conditions.benchmark)):
+    compared = [
+        r for r in results.results(method=BASELINE) if split_kind(r.key.benchmark)[0] == conditions.benchmark
+    ]
+    if compared:
         found = gather(results, conditions.benchmark)
         cells = verdict(found, methods)
         report.print_table(console, cells, f"{conditions.benchmark}: everything in the store so far")

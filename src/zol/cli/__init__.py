@@ -37,6 +37,7 @@ FIXED: dict[str, tuple[str, str]] = {
     "data ant-expert": ("zol.cli.data:ant_expert", "train the ant that antmaze data are made with"),
     "data show": ("zol.cli.data:show", "sizes, provenance, coverage, what every column means"),
     "data check": ("zol.cli.data:check", "compare every stored episode with its digest"),
+    "data film": ("zol.cli.data:film", "film an episode of a dataset"),
     "data resimulate": ("zol.cli.data:resimulate", "replay stored actions under the installed simulator"),
     "data subset": ("zol.cli.data:subset", "copy some episodes into a new set"),
     "train dynamics": ("zol.cli.train:dynamics", "a learned world for a checkpoint, to rehearse latents in"),

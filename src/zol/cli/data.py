@@ -1,4 +1,4 @@
-"""zol data: import, show, check, resimulate and cut datasets."""
+"""zol data: import, show, check, film, resimulate and cut datasets."""
 
 from pathlib import Path
 
@@ -9,6 +9,7 @@ from tyro.conf import Positional
 
 from zol.cli.worlds import field_table
 from zol.collect.ant_config import AntConfig
+from zol.common.animation import require_webp, write_animation
 from zol.common.errors import DataError, ZolError
 from zol.common.progress import progress_bar
 from zol.common.terminal import terminal
@@ -147,6 +148,50 @@ def resimulate(path: Positional[Path], /, out: Path, world: str | None = None, b
     with progress_bar() as progress:
         _, drift = replay(data, known, out, batch=batch, progress=progress)
     print("\n".join(drift.lines()))
+
+
+def film(
+    path: Positional[Path],
+    /,
+    out: Path,
+    episode: int = 0,
+    begin: int = 0,
+    steps: int = 200,
+    every: int = 2,
+    size: int = 240,
+) -> None:
+    """Film an episode of a set, in real time, as a moving picture.
+
+    Args:
+        path: Folder of a set with simulator states.
+        out: The picture, a .webp file.
+        episode: Which one.
+        begin: Its first step that is shown.
+        steps: How many steps are shown.
+        every: Draw every so many steps.
+        size: Pixels, across and down.
+    """
+    from zol.film import require_drawable
+
+    require_webp(out)
+    data = Dataset.open(path)
+    world = _world_of(data, None)
+    if world is None or "physics" not in data.columns:
+        raise DataError(
+            f"{path} has no simulator states of a world that is known here, so it cannot be drawn"
+        )
+    if not 0 <= episode < data.episodes:
+        raise DataError(f"{path} has episodes 0 to {data.episodes - 1}, {episode} was asked for")
+    first, length = int(data.first_rows[episode]), int(data.lengths[episode])
+    rows = first + np.arange(begin, min(begin + steps, length) + 1, every)
+    if len(rows) == 0:
+        raise DataError(f"episode {episode} of {path} has {length} steps: begin before its end")
+    states = torch.from_numpy(np.array(data.columns["physics"][rows], dtype=np.float64))
+    drawn = require_drawable(world)
+    with drawn.painter(size, size) as painter:
+        pictures = [painter.frame(state) for state in states]
+    write_animation(out, pictures, 1 / (every * drawn.control_timestep))
+    print(f"{out}: {len(pictures)} pictures of episode {episode}, steps {begin} to {rows[-1] - first}")
 
 
 def subset(path: Positional[Path], /, out: Path, episodes: int, seed: int | None = None) -> None:

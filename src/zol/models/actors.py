@@ -2,14 +2,14 @@ r"""How actors are trained: what they do in training, and the loss that moves th
 
 A learner asks its strategy for actions and for the actor's step; which one it has follows from the network.
 With Q(s, a) = F(s, a, z)ᵀz of each ensemble member, agg the mean over members (less their disagreement, with
-``actor_pessimism``) and α = ``bc``,
+``actor_pessimism``), α = ``bc`` and κ = ``climb``,
 
     plain    a = clip(π_z(s) + clip(σ ε, ± c), ±1),   ε ~ N(0, I), the gradient passing through the clipping
              L = − mean agg Q(s, a)                                             without behaviour cloning, or
-             L = − mean agg Q(s, a) / mean |Q(s, a)|  +  α mean (a − a_data)²   with it (Fujimoto & Gu 2021)
+             L = − κ mean agg Q(s, a) / mean |Q(s, a)|  +  α mean (a − a_data)²   with it (Fujimoto & Gu 2021)
 
     flow     a = π_z(s, ε),  ε ~ N(0, I): one step from noise to an action (Park et al. 2025)
-             L = − mean agg Q(s, a) / mean |Q(s, a)|  +  α mean (a − β(s, ε))²
+             L = − κ mean agg Q(s, a) / mean |Q(s, a)|  +  α mean (a − β(s, ε))²
                + mean (v(s, x_t, t) − (a_data − x_0))²,
              x_t = (1 − t) x_0 + t a_data,   x_0 ~ N(0, I),   t ~ U[0, 1]
 
@@ -75,15 +75,23 @@ class PlainActor:
     ) -> dict[str, Tensor]:
         """One step of the actor; ``data`` ``[N, A]`` are the actions that the data took."""
         action = self.action(self.learner.actor_input(view), z, generator)
-        Q = self.values(view, z, action)
-        loss, terms = -parallel.mean(pessimistic(Q, self.config.actor_pessimism)), {}
+        terms: dict[str, Tensor] = {}
         if self.config.bc > 0:
             cloning = parallel.mean((action - self.required(data)).square())
-            loss = loss / _size(Q) + self.config.bc * cloning
+            loss = self.climb(view, z, action) + self.config.bc * cloning
             terms = {"cloning": cloning.detach()}
+        else:
+            loss = -parallel.mean(pessimistic(self.values(view, z, action), self.config.actor_pessimism))
         loss.backward()
         self.optimiser.step_and_clear()
         return {"actor": loss.detach()} | terms
+
+    def climb(self, view: "View", z: Tensor, action: Tensor) -> Tensor:
+        """− κ mean agg Q / mean |Q|, which is 0 without looking at F where κ is 0."""
+        if self.config.climb == 0:
+            return action.new_zeros(())
+        Q = self.values(view, z, action)
+        return -self.config.climb * parallel.mean(pessimistic(Q, self.config.actor_pessimism)) / _size(Q)
 
     def values(self, view: "View", z: Tensor, action: Tensor) -> Tensor:
         """Q(s, a) of every member, ``[P, N]``, with gradients for the action only."""
@@ -134,10 +142,8 @@ class FlowActor(PlainActor):
         action = learner.run(self.model.actor, seen, z, noise)
         with torch.no_grad():
             behaviour = follow(lambda x, t: learner.run(self.field, seen, x, t), noise, c.flow_steps)
-        Q = self.values(view, z, action)
         cloning = parallel.mean((action - behaviour).square())
-        climb = -parallel.mean(pessimistic(Q, c.actor_pessimism))
-        loss = climb / _size(Q) + c.bc * cloning + matching
+        loss = self.climb(view, z, action) + c.bc * cloning + matching
         loss.backward()
         self.optimiser.step_and_clear()
         self.field_optimiser.step_and_clear()

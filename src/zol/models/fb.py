@@ -44,11 +44,13 @@ class FBConfig(PretrainingConfig):
     actor what the data did on their way to a goal. The rest are as ``goal_share`` says"""
     hindsight_discount: float = Field(default=0.0, ge=0, lt=1)
     """how much later: k steps with probability ∝ this to the power of k; 0 takes γ"""
+    frozen: bool = False
+    """train the actor alone: F and B stay as they are, those of --from"""
     encoder: Literal["none", "shallow", "deep"] = "none"
     """through which F and the actor see observations: one linear map to 256 numbers, or a network of two
     hidden layers to z_dim numbers, both followed by a projection onto a sphere (Bagatella et al. 2025)"""
 
-    added = (PretrainingConfig.added | {"encoder", "hindsight", "hindsight_discount"}) - {"n_step"}
+    added = (PretrainingConfig.added | {"encoder", "hindsight", "hindsight_discount", "frozen"}) - {"n_step"}
 
 
 SHALLOW = 256  # numbers of a shallow encoding
@@ -108,8 +110,9 @@ class FBLearner(NetworkLearner):
 
     def update(self, batch: Batch, generator: torch.Generator) -> Mapping[str, Tensor]:
         """One step on F, B and the actor; then the targets follow."""
-        self.model.update_statistics(batch.obs)
-        self.model.update_statistics(batch.next_obs)
+        if not self.config.frozen:
+            self.model.update_statistics(batch.obs)
+            self.model.update_statistics(batch.next_obs)
         here, there = self.view(batch.obs), self.view(batch.next_obs)
         goal = there if batch.goal is None else self.view(batch.goal)
         backward = self.model.config.backward
@@ -117,7 +120,9 @@ class FBLearner(NetworkLearner):
         goals = goal(backward.reads)
         B = self.run(self.model.backward_map, goals)
         z = self.hindsight(batch, self.training_latents(B.detach(), generator), generator)
-        terms = self.update_measure(batch, here, there, goals, B, z, generator)
+        terms = {}
+        if not self.config.frozen:
+            terms = self.update_measure(batch, here, there, goals, B, z, generator)
         terms |= self.update_actor(here, z, generator, batch.action)
         self.move_targets()
         return terms

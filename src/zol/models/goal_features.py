@@ -65,11 +65,12 @@ class HILP(FeatureLoss):
         with torch.no_grad():
             goals = [self.phi(goal_view, slow) for slow in self.slow]
             after = self.values(there, goals, self.slow)  # V̄(s', g), [2, N]
-            before = self.values(here, goals, self.slow)
             reached = reached.to(after.dtype)
             target = reached - 1 + c.feature_discount * (1 - reached) * after  # [2, N]
-            advantage = target.amin(0) - before.mean(0)
-            weight = (c.expectile - (advantage < 0).to(after.dtype)).abs()
+            weight = after.new_tensor(c.expectile)
+            if c.expectile != 0.5:  # at one half, both signs of an advantage weigh the same
+                advantage = target.amin(0) - self.values(here, goals, self.slow).mean(0)
+                weight = (c.expectile - (advantage < 0).to(after.dtype)).abs()
             next_phi = self.phi(there)
         value = self.values(here, [self.phi(goal_view, network) for network in self.networks], self.networks)
         loss = 2 * parallel.mean(weight * (target - value).square())  # a mean over rows, a sum over networks

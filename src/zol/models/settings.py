@@ -16,6 +16,7 @@ class PretrainingConfig(Config):
             "actor",
             "actor_averaging",
             "bc",
+            "climb",
             "goal_columns",
             "joined",
             "n_step",
@@ -88,6 +89,8 @@ class PretrainingConfig(Config):
     bc: float = Field(default=0.0, ge=0)
     """α: weight of behaviour cloning beside Q, which is divided by its size; 0 leaves both out. Published for
     flow actors on OGBench: 0.3 on antmazes, 3 in manipulation"""
+    climb: float = Field(default=1.0, ge=0)
+    """weight of Q beside cloning, with bc above 0; 0 clones alone, and costs no evaluation of F"""
     flow_hidden: int = Field(default=256, gt=0)
     """width of the flow's vector field"""
     flow_layers: int = Field(default=4, ge=1)
@@ -107,6 +110,12 @@ class PretrainingConfig(Config):
     def _joined_networks_are_plain(self) -> Self:
         if self.joined and self.residual:
             raise ValueError("joined networks have no residual blocks: leave one of joined and residual out")
+        return self
+
+    @model_validator(mode="after")
+    def _an_actor_has_something_to_learn(self) -> Self:
+        if not self.climb and not self.bc:
+            raise ValueError("climb=0 and bc=0 leave the actor nothing to learn: set bc")
         return self
 
     @model_validator(mode="after")
