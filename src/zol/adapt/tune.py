@@ -40,7 +40,7 @@ PESSIMISM = 0.5  # with two members their minimum
 class TuneConfig(Config):
     """Settings of tuning; one default for all tasks."""
 
-    steps: int = Field(default=10_000, ge=1)
+    steps: int = Field(default=3_000, ge=1)
     """updates of the critic per task; the actor has half as many"""
     batch_size: int = Field(default=256, ge=1)
     """transitions per update"""
