@@ -279,3 +279,44 @@ def test_hindsight_asks_for_later_states() -> None:
     assert not learner_of().batches.future
     with pytest.raises(DataError, match="later states"):
         learner_of(hindsight=0.5).update(batch(), torch.Generator())
+
+
+def weights_of(part: torch.nn.Module) -> dict[str, torch.Tensor]:
+    return {name: value.clone() for name, value in part.state_dict().items()}
+
+
+def same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
+    return all(torch.equal(value, other[name]) for name, value in one.items())
+
+
+def test_an_actor_that_does_not_climb_clones_whatever_f_says() -> None:
+    """With climb=0 the step is that of cloning alone: another F changes nothing, and with climb=1 it does."""
+
+    def after(climb: float, shift: float) -> dict[str, torch.Tensor]:
+        learner = learner_of(bc=0.7, climb=climb)
+        with torch.no_grad():
+            for parameter in learner.model.forward_map.parameters():
+                parameter.add_(shift)
+        step(learner, batch(), latents())
+        return weights_of(learner.model.actor)
+
+    assert same(after(0.0, 0.0), after(0.0, 0.3))
+    assert not same(after(1.0, 0.0), after(1.0, 0.3))
+    assert not same(after(0.0, 0.0), weights_of(learner_of(bc=0.7).model.actor)), "it learns"
+
+
+def test_an_actor_without_anything_to_learn_is_refused() -> None:
+    with pytest.raises(ConfigError, match="leave the actor nothing to learn"):
+        learner_of(climb=0.0)
+
+
+def test_the_actor_of_a_frozen_model_is_trained_alone() -> None:
+    learner = learner_of(frozen=True, normalise_obs=True)
+    model = learner.model
+    before = {
+        name: weights_of(getattr(model, name)) for name in ("forward_map", "backward_map", "normaliser")
+    }
+    actor = weights_of(model.actor)
+    learner.update(batch(), torch.Generator().manual_seed(0))
+    assert all(same(weights, weights_of(getattr(model, name))) for name, weights in before.items())
+    assert not same(actor, weights_of(model.actor))
