@@ -1,6 +1,7 @@
 """Tuning: it begins at the model's own value and policy, and its losses are those of TD3, row by row."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -126,7 +127,7 @@ def test_the_value_of_a_policy_that_stays_becomes_exact(fb: Network, evidence: E
 def agent() -> Agent:
     """One that was hardly trained, with the data it was trained on."""
     data = collect(600, generator(0))
-    sizes = {"hidden": 16, "backward_hidden": 16, "z_dim": 6, "batch_size": 32}
+    sizes: dict[str, Any] = {"hidden": 16, "backward_hidden": 16, "z_dim": 6, "batch_size": 32}
     return Agent(zol.pretrain(data, "fb", steps=5, **sizes).checkpoint, data=data)
 
 
