@@ -19,6 +19,7 @@ class Benchmark:
     tasks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # domain → tasks, in tables' order
     methods: tuple[str, ...] = ()  # run unless others are asked for
     score: Literal["return", "success"] = "return"  # what is counted of a test episode
+    joint: frozenset[str] = frozenset()  # names among ``tasks`` that stand for several of the world at once
 
 
 def tasks_of(benchmark: str) -> Mapping[str, tuple[str, ...]]:

@@ -1,8 +1,9 @@
 """The settings that all ways of pretraining share, and the architecture that they describe."""
 
-from typing import Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
+from tyro.conf import arg
 
 from zol.common.config import Config
 from zol.models.architecture import Head, NetworkConfig, ObservedField, Tower
@@ -57,7 +58,7 @@ class PretrainingConfig(Config):
     """normalise observations by running statistics"""
     fourier: int = Field(default=0, ge=0)
     """k: frequencies of sines and cosines of every column that networks see beside it; needs normalise_obs"""
-    goal_columns: str = Field(default="", pattern=r"^(\d+:\d+)?$")
+    goal_columns: Annotated[str, arg(metavar="FIRST:END")] = Field(default="", pattern=r"^(\d+:\d+)?$")
     """first:end of the columns that goals and rewards will depend on, such as 0:2: B sees these alone, and
     ``fourier`` is about these alone. Rewards of other columns are lost on such a model. None means all"""
     discrete: bool = False
