@@ -127,7 +127,10 @@ def advice(estimators: Iterable[str], domain: str) -> str:
     best = min(errors, key=lambda name: errors[name])
     rest = [name for name in names if name not in errors]
     missing = f" Not measured there: {', '.join(rest)}." if rest else ""
-    return f"Believe {best}: {where} it came nearest to true returns in {BENCHMARK} ({known[best]}).{missing}"
+    return (
+        f"Believe {best}: {where} it came nearest to true returns in {BENCHMARK}, on the latents that all of "
+        f"them were asked about ({known[best]}).{missing}"
+    )
 
 
 def _compared(names: Sequence[str], domain: str) -> tuple[dict[str, Accuracy], dict[str, float]]:
