@@ -21,7 +21,7 @@ from zol.common.progress import Ticker
 from zol.common.threads import one_torch_thread
 from zol.fields import States
 from zol.models.base import Latent, Model, identity
-from zol.rollout import start_states
+from zol.rollout import Policy, start_states
 from zol.tasks import Task
 from zol.worlds.base import Drawable, Image, Marking, World
 from zol.worlds.episode import episode
@@ -38,13 +38,15 @@ def film(
     *,
     generator: torch.Generator,
     tasks: Sequence[Task | None] | None = None,
+    policy: Policy | None = None,
     steps: int | None = None,
     progress: Progress | None = None,
 ) -> list[Path]:
     """Write ``folder/TASK.mp4`` for every latent, in real time, and return the paths.
 
     A caption tells the task, the method, the time and what was earned so far. ``tasks`` are what latents are
-    scored by, if that is not the world's task of their name.
+    scored by, if that is not the world's task of their name. ``policy`` acts instead of π_z, as in
+    :func:`zol.rollout.evaluate`: observations ``[L, 1, D]`` → actions ``[L, 1, A]``.
     """
     timestep = require_filming(world).control_timestep
     require_place(folder, "--video")
@@ -61,6 +63,7 @@ def film(
             latents,
             generator=generator,
             tasks=tasks,
+            policy=policy,
             steps=length,
             stride=stride,
             captions=True,
@@ -83,6 +86,7 @@ def frames(
     *,
     generator: torch.Generator,
     tasks: Sequence[Task | None] | None = None,
+    policy: Policy | None = None,
     steps: int | None = None,
     stride: int = 1,
     width: int = SIZE,
@@ -97,7 +101,8 @@ def frames(
     scored = list(tasks) if tasks is not None else [world.tasks.get(latent.task) for latent in latents]
     earned = [0.0] * len(latents)
     with require_drawable(world).painter(width, height) as painter:
-        for t, states in enumerate(played(world, model, latents, generator=generator, steps=length)):
+        episodes = played(world, model, latents, generator=generator, policy=policy, steps=length)
+        for t, states in enumerate(episodes):
             if captions and t > 0:
                 _add_rewards(earned, scored, states)
             if t % stride:
@@ -143,20 +148,27 @@ def captioned(picture: Image, text: str) -> Image:
 
 
 def played(
-    world: World, model: Model, latents: Sequence[Latent], *, generator: torch.Generator, steps: int
+    world: World,
+    model: Model,
+    latents: Sequence[Latent],
+    *,
+    generator: torch.Generator,
+    policy: Policy | None = None,
+    steps: int,
 ) -> Iterator[States]:
     """Yield the states ``[L, …]`` of one episode per latent, beginning with the start state."""
     own = identity(model)
     z = torch.stack([latent.require(own, model.z_dim) for latent in latents])
 
-    def policy(states: States) -> torch.Tensor:
+    def act(states: States) -> torch.Tensor:
+        obs = states.obs.to(z.dtype)
         with one_torch_thread(), torch.no_grad():
-            return model.act(states.obs.to(z.dtype), z)
+            return model.act(obs, z) if policy is None else policy(obs.unsqueeze(1)).squeeze(1)
 
     tasks = [world.tasks.get(latent.task) for latent in latents]
     states = world.set_physics(start_states(world, tasks, 1, generator).flatten(0, 1))
     yield states
-    for step in episode(world, states, policy, steps):
+    for step in episode(world, states, act, steps):
         yield step.states
 
 

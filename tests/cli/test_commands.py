@@ -176,6 +176,31 @@ def test_tuning_takes_the_data_that_are_brought(trained: Path, zol_command: Comm
     code, out, _ = zol_command(*words, "--data", str(trained / "data"), "--episodes", "2")
     assert code == 0
     assert "tune on donut" in out
+    assert "wants 200,000" not in out
+    code, out, _ = zol_command(*words)
+    assert code == 0
+    assert "tune learns from transitions and wants 200,000" in out
+
+
+@pytest.mark.parametrize(
+    "method", ["tune", "supported", "guided", "weighted-bc", "subgoals", "gpi", "towards"]
+)
+@pytest.mark.parametrize("option", ["--out", "--sampled"])
+def test_what_is_more_than_a_latent_is_refused_before_any_search(
+    trained: Path,
+    zol_command: Command,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    method: str,
+    option: str,
+) -> None:
+    monkeypatch.setattr("zol.session.agent.solve", lambda *_: pytest.fail("a search was begun"))
+    words = [option] if option == "--sampled" else [option, str(tmp_path / "z")]
+    code, _, said = zol_command("adapt", str(trained / "run"), "--task", "cross", "--method", method, *words)
+    assert code == 2
+    assert f"{option}: what {method} does is more than one latent" in said
+    assert said.count("\n") == 1
+    assert not (tmp_path / "z").exists()
 
 
 def test_rehearsal_is_the_default_where_there_is_a_learned_world(

@@ -148,7 +148,8 @@ def test_every_method_of_the_registry_has_its_settings_as_options(
     told = " ".join(capsys.readouterr().out.split())
     settings = METHODS[method].settings
     inner = settings.as_far_as if method == "perturb" else settings
-    for name in type(inner).model_fields:
+    nested = {"rehearsal", "critic"} if method == "agreed" else set()  # the first one's fields are options
+    for name in set(type(inner).model_fields) - nested:
         assert f"--{name.replace('_', '-')} " in told.replace(",", " ")
 
 

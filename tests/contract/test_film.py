@@ -152,6 +152,19 @@ class TestAWorldThatDrawsItself:
         assert all(np.array_equal(one, other) for one, other in zip(every_third, pictures[::3], strict=True))
         assert world.open_painters == 0
 
+    def test_a_policy_that_is_more_than_a_latent_is_shown_as_it_acts(self) -> None:
+        world = self.world()
+        model = self.model(world)
+        right, left = self.latents(model, "right", "left")
+
+        def the_other_way(obs: torch.Tensor) -> torch.Tensor:
+            assert obs.shape[:2] == (2, 1)
+            return model.act(obs, torch.stack([left.z, right.z]).unsqueeze(1))
+
+        *_, last = played(world, model, [right, left], generator=seeded(), policy=the_other_way, steps=20)
+        assert last.physics is not None
+        assert last.physics[:, 0].long().tolist() == [0, 8]
+
     def test_a_viewer_may_leave_early(self) -> None:
         world = self.world()
         model = self.model(world)

@@ -94,7 +94,7 @@ def test_a_step_is_what_the_world_and_the_policy_make_of_it(session: PlaySession
     world.set_physics(present(before.physics))
     after = world.step(agent.model.act(before.obs, session.plain.z.expand(2, -1)))
     torch.testing.assert_close(moment.physics, after.physics)
-    assert torch.equal(moment.physics[0], moment.physics[1])
+    torch.testing.assert_close(moment.physics[0], moment.physics[1])  # processors may round rows differently
     assert moment.rewards[0] == pytest.approx(float(after.obs[0, 0]))
 
 

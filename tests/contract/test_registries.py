@@ -6,7 +6,17 @@ from dataclasses import replace
 import pytest
 import torch
 
-from zol.adapt import METHODS, Behaviour, Problem, ZOLConfig, find_method, method_summary, solve, zol_auto
+from zol.adapt import (
+    METHODS,
+    Behaviour,
+    Problem,
+    RehearsalConfig,
+    ZOLConfig,
+    find_method,
+    method_summary,
+    solve,
+    zol_auto,
+)
 from zol.adapt.paper_settings import BEST
 from zol.adapt.result import IN_UNITS_OF_REWARD
 from zol.adapt.units import in_own_units
@@ -19,6 +29,7 @@ from zol.evidence import Evidence
 from zol.models.fb import FBConfig, fb_network
 from zol.tasks.humenv import REWARDS
 from zol.train.learned_world import WorldConfig, learn_world
+from zol.value.task_critic import TaskCriticSettings
 from zol.worlds import make
 from zol.worlds.donut import Donut
 
@@ -32,6 +43,10 @@ SMALL: dict[str, dict[str, object]] = {
     "weighted-bc": {"steps": 3, "hidden": 16, "flow_steps": 2, "samples": 3},
     "tune": {"steps": 3, "batch_size": 16},
     "rehearse": {"horizon": 3, "rounds": 1, "population": 2, "goals": 2, "random_latents": 2},
+    "agreed": {
+        "rehearsal": RehearsalConfig(horizon=3, rounds=1, population=2, goals=2, random_latents=2),
+        "critic": TaskCriticSettings(steps=3, hidden=8, horizons=0.5),
+    },
     "lola": {"environment_steps": 40, "horizon": 2, "samples": 4},
     "rela": {"environment_steps": 24, "warmup": 4, "batch_size": 8},
 }
@@ -68,6 +83,9 @@ def test_every_method_solves_a_problem(problem: Problem, name: str) -> None:
     runs = [solve(name, problem, small) for _ in range(2)]
     found = runs[0].found
     assert isinstance(runs[0], Behaviour)
+    assert method.single_latent == (
+        runs[0].policy is None
+    )  # known beforehand: what can be saved and exported
     assert torch.equal(found.z, runs[1].found.z)  # the same seed, the same bits
     assert found.method == name
     assert found.z.shape == (1, 2, 8)

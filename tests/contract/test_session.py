@@ -23,6 +23,7 @@ from zol.models.base import Latent, identity
 from zol.models.fb import FBConfig, fb_network
 from zol.report import number
 from zol.session import Agent, Evaluation, Skill, load
+from zol.session.skill import each_acting
 from zol.tasks import Task
 from zol.train import prompt_sample
 from zol.train.learned_world import WorldConfig, learn_world
@@ -316,6 +317,10 @@ def test_gpi_acts_as_a_skill_like_any_other(agent: Agent) -> None:
     np.testing.assert_allclose(returns[0], agent.evaluate(skills[1], episodes=2).returns[0], atol=1e-4)
     with pytest.raises(DataError, match="more than one latent"):
         skills[0].save("never.json")
+    together = each_acting([skills[1], plain])  # what a film of both shows
+    assert together is not None
+    torch.testing.assert_close(together(obs.expand(2, -1, -1)), torch.stack([wanted[1], plain.act(obs)]))
+    assert each_acting([plain]) is None
 
 
 def test_a_skill_is_saved_and_read_by_its_own_agent_only(agent: Agent, tmp_path: Path) -> None:

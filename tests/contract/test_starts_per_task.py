@@ -76,7 +76,8 @@ def test_goals_are_prompts_where_there_are_some(agent: Agent) -> None:
     with torch.no_grad():
         expected = agent.model.project(agent.model.backward(goal.unsqueeze(0)))[0]
     assert torch.allclose(found.z[0, 0], expected, atol=1e-6)
-    assert torch.equal(found.z[0, 1], agent.problem(tasks[1:], starts=16).start[0])
+    # Some processors round a row of two otherwise than a row alone.
+    torch.testing.assert_close(found.z[0, 1], agent.problem(tasks[1:], starts=16).start[0])
     assert found.diagnostics["goal_given"].tolist() == [[1.0, 0.0]]
 
 

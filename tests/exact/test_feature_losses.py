@@ -84,21 +84,24 @@ def test_byol_predicts_its_own_slow_features(features: str) -> None:
     assert found["features"] == pytest.approx(float(expected.detach()), rel=1e-10)
 
 
+@pytest.mark.parametrize("random_goals", [0.0, 0.5])
 @pytest.mark.parametrize("expectile", [0.5, 0.9])
-def test_hilp_values_goals_by_distances(expectile: float) -> None:
-    learner = learner_of("hilp", expectile=expectile, random_goals=0.0, feature_discount=0.8)
+def test_hilp_values_goals_by_distances(expectile: float, random_goals: float) -> None:
+    learner = learner_of("hilp", expectile=expectile, random_goals=random_goals, feature_discount=0.8)
     batch, loss = rows(), learner.features  # type: ignore[attr-defined]
     for seed, slow in enumerate(loss.slow):
         apart(slow, seed)
     assert batch.future_obs is not None
+    goals = loss.mixed_goals(batch, batch.future_obs, torch.Generator().manual_seed(2))  # drawn first
 
     def value(network: torch.nn.Module, s: Tensor, g: Tensor) -> Tensor:
         return -(network(s) - network(g)).square().sum().clamp_min(1e-6).sqrt()
 
     expected = 0.0
     for i in range(N):
-        s, following, g = batch.obs[i], batch.next_obs[i], batch.future_obs[i]
-        reached = i < 2
+        s, following, g = batch.obs[i], batch.next_obs[i], goals[i]
+        reached = torch.equal(s, g)
+        assert random_goals or reached == (i < 2)
         reward = 0.0 if reached else -1.0
         targets = [reward + (0.0 if reached else 0.8 * value(slow, following, g)) for slow in loss.slow]
         advantage = min(targets) - sum(value(slow, s, g) for slow in loss.slow) / 2
@@ -177,7 +180,8 @@ def test_rldp_predicts_from_its_own_predictions() -> None:
 
 def test_hilp_takes_some_goals_from_other_rows() -> None:
     learner, batch = learner_of("hilp", random_goals=0.5), rows()
-    goals = learner.features.goals(batch, torch.Generator().manual_seed(0))  # type: ignore[attr-defined]
+    loss: Any = learner.features  # type: ignore[attr-defined]
+    goals = loss.mixed_goals(batch, batch.future_obs, torch.Generator().manual_seed(0))
     own = (goals == batch.future_obs).all(-1)
     assert 0 < int(own.sum()) < N
     others = goals[~own]

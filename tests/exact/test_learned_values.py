@@ -7,6 +7,7 @@ import torch
 from known_transitions import EVERY, GAMMA, REWARDS, STATES, Table, corridor, exact_sample, occupancy, seeded
 from torch import Tensor
 
+from zol.testing.exact import ExactFB
 from zol.value import ESTIMATORS, ValueProblem
 from zol.value.algaedice import inner_minimum
 from zol.value.dice import DICESettings, LinearSaddle
@@ -36,6 +37,35 @@ def test_fitted_q_evaluation_of_a_table_is_exact(terminal: bool) -> None:
     assert estimator.settings is not None
     settings = estimator.settings.updated(layers=0, horizons=20.0)
     torch.testing.assert_close(estimator.estimate(problem, Z, settings).mean[0], truth, **EXACT)
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_a_task_critic_of_several_policies_is_exact_in_a_table(terminal: bool) -> None:
+    """Three latents with three policies share one critic; each has its own closed-form value."""
+    mdp = corridor(terminal)
+    model = ExactFB(mdp, torch.full((STATES,), 1 / STATES, dtype=torch.float64), generator=seeded(9))
+    z = model.project(torch.randn(3, STATES, generator=seeded(10), dtype=torch.float64))
+    truth = torch.stack([mdp.value(policy, REWARDS) for policy in model.policy(z)])
+    assert float((truth[0] - truth[1]).abs().min()) > 0.01  # they do differ
+    estimator = ESTIMATORS["task_critic"]
+    assert estimator.settings is not None
+    settings = estimator.settings.updated(layers=0, horizons=20.0)
+    found = estimator.estimate(ValueProblem(model, exact_sample(mdp)), z, settings)
+    torch.testing.assert_close(found.mean, truth, **EXACT)
+    torch.testing.assert_close(found.diagnostics["doubt"], torch.zeros(3, 2, dtype=torch.float64), **EXACT)
+
+
+def test_a_task_critic_is_pessimistic_where_its_members_disagree() -> None:
+    problem, _, _ = table(False, greedy=True)
+    estimator, latents = ESTIMATORS["task_critic"], torch.randn(4, 3, generator=seeded(), dtype=torch.float64)
+    assert estimator.settings is not None
+    small = estimator.settings.updated(steps=3, hidden=4, horizons=0.5)
+    plain, careful = (
+        estimator.estimate(problem, latents, small.updated(pessimism=kappa)) for kappa in (0.0, 2.0)
+    )
+    doubt = plain.diagnostics["doubt"]
+    assert float(doubt.min()) > 0.0
+    torch.testing.assert_close(careful.mean, plain.mean - 2 * doubt)
 
 
 @pytest.mark.parametrize("terminal", [False, True])
@@ -110,13 +140,13 @@ def test_the_saddle_point_where_nothing_fits_is_that_of_least_squares() -> None:
     torch.testing.assert_close(found, torch.linalg.solve(system, right)[:3], **EXACT)
 
 
-@pytest.mark.parametrize("name", [*DICE, "fqe"])
+@pytest.mark.parametrize("name", [*DICE, "fqe", "task_critic"])
 def test_networks_near_the_exact_value(name: str) -> None:
     """A short training from the data's own distribution; the last layers are solved for."""
     problem, _, truth = table(False, greedy=True)
     estimator = ESTIMATORS[name]
     assert estimator.settings is not None
-    small = {"steps": 20, "hidden": 16} | ({} if name == "fqe" else {"ridge": 1e-5})
+    small = {"steps": 20, "hidden": 16} | ({"ridge": 1e-5} if name in DICE else {})
     found = estimator.estimate(problem, Z, estimator.settings.updated(**small))
     before = problem.evidence.rewards.mean(-1)
     assert float((found.mean[0] - truth).abs().max()) < 0.05 * float((before - truth).abs().max())

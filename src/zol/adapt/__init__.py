@@ -88,6 +88,9 @@ METHODS: Registry[Method[Any]] = Registry(
         "rehearse": Entry(
             "zol.adapt.rehearse:REHEARSE", "ours: search by playing latents in the learned world"
         ),
+        "agreed": Entry(
+            "zol.adapt.agreed:AGREED", "rehearsal's winner or a prompt, where learned world and critics agree"
+        ),
         "lola": Entry("zol.adapt.lola:LOLA", "LoLA, which practises in the environment"),
         "rela": Entry("zol.adapt.rela:RELA", "ReLA, which practises in the environment"),
     },

@@ -78,4 +78,4 @@ def towards(problem: Problem, settings: NoSettings) -> Behaviour:
 
 
 DIFFERENCES = Method(differences, NoSettings())
-TOWARDS = Method(towards, NoSettings())
+TOWARDS = Method(towards, NoSettings(), single_latent=False)

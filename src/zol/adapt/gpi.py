@@ -95,4 +95,4 @@ def generalised(problem: Problem, settings: NoSettings) -> Behaviour:
     return Behaviour(rule.best(), rule)
 
 
-GPI_METHOD = Method(generalised, NoSettings(), revision=2, correction=ON_THE_SPHERE)
+GPI_METHOD = Method(generalised, NoSettings(), single_latent=False, revision=2, correction=ON_THE_SPHERE)

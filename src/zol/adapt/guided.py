@@ -87,4 +87,4 @@ def guided_acting(problem: Problem, config: GuidedConfig) -> Behaviour:
     return chosen(problem, found, policy) if config.imagined else Behaviour(found, policy)
 
 
-GUIDED = Method(guided_acting, GuidedConfig(), revision=2, correction=TWO_ACCOUNTS)
+GUIDED = Method(guided_acting, GuidedConfig(), single_latent=False, revision=2, correction=TWO_ACCOUNTS)

@@ -116,12 +116,16 @@ class Method(Generic[Settings]):
     ``revision`` counts corrections that change a method's numbers. From 2 on it is part of a result's key, so
     that results of before and after never mix; ``correction`` says what happened, and a report puts that
     beside results of an earlier revision.
+
+    ``single_latent`` says beforehand whether a task's behaviour is one latent, which can be saved and
+    exported. A method that returns a :class:`Behaviour` with a policy says False.
     """
 
     adapt: Callable[[Problem, Settings], Adapted | Behaviour]
     settings: Settings = field(default_factory=NoSettings)  # type: ignore[assignment]
     uses: Uses = "offline"
     needs_learned_world: bool = False
+    single_latent: bool = True
     revision: int = 1
     correction: str = ""
     samples: int = SAMPLES  # transitions that it wants, where somebody brings data

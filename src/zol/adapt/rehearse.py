@@ -104,11 +104,13 @@ def rehearsed(
     config: RehearsalConfig | None = None,
     *,
     generator: torch.Generator,
+    plain: Tensor | None = None,
     extra_candidates: Callable[[], Tensor] | None = None,
     progress: Progress | None = None,
 ) -> Adapted:
     """The best latent of every task by rehearsal.
 
+    ``plain`` ``[T, d]`` is what stays unless it is beaten, plain FB's latents unless given.
     ``extra_candidates`` gives more of them, ``[K, d]``; it is not called when no task may take any of them.
     """
     c = config or RehearsalConfig()
@@ -117,7 +119,7 @@ def rehearsed(
     rehearsal = _Rehearsal(model, learned, evidence, tasks, layout, c, generator, progress)
     bar = rehearsal.bar
     # [T, d]; candidate t is task t's own fallback, to the last bit that of plain FB (zol.adapt.prompts)
-    plain = model.project(evidence.prompt(model))
+    plain = model.project(evidence.prompt(model) if plain is None else plain)
     pool = _Pool(plain, rehearsal)
     if rehearsal.chooses.any():
         pool.add(rehearsal.prompts(), prompts=True)

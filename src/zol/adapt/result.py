@@ -18,6 +18,8 @@ IN_UNITS_OF_REWARD = frozenset(
         "imagined",
         "imagined_gain",
         "imagined_error",
+        "critic_gain",
+        "lstd_gain",
         "doubt",
         "excess",
         "lookahead",

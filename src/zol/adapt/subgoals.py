@@ -132,4 +132,4 @@ def _unit(x: Tensor) -> Tensor:
     return torch.nn.functional.normalize(x, dim=-1)
 
 
-SUBGOALS = Method(through_subgoals, SubgoalConfig())
+SUBGOALS = Method(through_subgoals, SubgoalConfig(), single_latent=False)

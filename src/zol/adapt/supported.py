@@ -152,4 +152,4 @@ def in_support(problem: Problem, config: FlowConfig) -> Behaviour:
     return chosen(problem, found, policy) if config.imagined else Behaviour(found, policy)
 
 
-SUPPORTED = Method(in_support, FlowConfig(), revision=2, correction=TWO_ACCOUNTS)
+SUPPORTED = Method(in_support, FlowConfig(), single_latent=False, revision=2, correction=TWO_ACCOUNTS)

@@ -190,4 +190,4 @@ def _tuned(problem: Problem, sample: Evidence, z: Tensor, config: TuneConfig) ->
     return tuning
 
 
-TUNE = Method(tuned, TuneConfig(), uses="weights", samples=200_000)
+TUNE = Method(tuned, TuneConfig(), uses="weights", samples=200_000, single_latent=False)

@@ -123,5 +123,10 @@ def _advantages(rule: Supported, data: Transitions, temperature: float) -> Tenso
 
 
 WEIGHTED_BC = Method(
-    weighted_cloning, WeightedBCConfig(), uses="weights", revision=2, correction=TWO_ACCOUNTS
+    weighted_cloning,
+    WeightedBCConfig(),
+    uses="weights",
+    single_latent=False,
+    revision=2,
+    correction=TWO_ACCOUNTS,
 )

@@ -42,6 +42,7 @@ FIXED: dict[str, tuple[str, str]] = {
     "data subset": ("zol.cli.data:subset", "copy some episodes into a new set"),
     "train dynamics": ("zol.cli.train:dynamics", "a learned world for a checkpoint, to rehearse latents in"),
     "train show": ("zol.cli.train_show:show", "the learning curve of a run: returns and health"),
+    "train compare": ("zol.cli.train_compare:compare", "minutes until runs reach a score, side by side"),
     "adapt": ("zol.cli.adapt:adapt", "find the latent for a task, offline, from a checkpoint alone"),
     "value": ("zol.cli.value:value", "what a latent will earn, by every offline estimator side by side"),
     "play": ("zol.cli.play:play", "a page on which the body follows rewards that you slide or type"),

@@ -21,6 +21,7 @@ from zol.common.terminal import terminal
 from zol.data import Dataset
 from zol.film import require_filming
 from zol.models.base import identity
+from zol.session.skill import require_single_latents
 from zol.session.wishes import own_reward
 from zol.value.accuracy import told
 from zol.worlds.gym_env import GymEnvironment
@@ -36,6 +37,8 @@ COLUMNS = {
     "changed": ("changed", "1 if the plain latent was replaced"),
     "imagined": ("imagined", "reward per step of what acts, in the learned world"),
     "gain": ("imagined_gain", "imagined reward per step beyond the plain latent's"),
+    "critic": ("critic_gain", "reward per step beyond the plain latent's, by a critic of the task"),
+    "lstd": ("lstd_gain", "the same by the model's own value, corrected on stored transitions"),
     "excess": ("excess", "of the same beyond what the density ratio says of the plain latent"),
     "doubt": ("doubt", "standard deviation of the estimate between the learned worlds"),
     "env. steps": ("environment_steps", "steps that were taken in the environment"),
@@ -80,6 +83,13 @@ def adapt_command(words: Sequence[str]) -> Callable[..., None]:
         if env is not None:  # whether it can be made, and fits, is known before a minute is spent, too
             with GymEnvironment(env) as environment:
                 environment.require_sizes(agent.model.obs_dim, agent.model.action_dim)
+        name = agent.method(method)
+        if out is not None:
+            require_single_latents(name, "--out")
+        if sampled:
+            require_single_latents(name, "--sampled")
+        if note := agent.too_few_transitions(name):
+            console.print(note, soft_wrap=True)
         typed = [own_reward(text, agent.layout, agent.tasks) for text in reward]
         wishes: list[session.Wish] = [*task, *typed]
         for wanted in agent.resolve(wishes or None):  # places and extras before a minute is spent on a search
@@ -155,7 +165,7 @@ def adapt_command(words: Sequence[str]) -> Callable[..., None]:
         data: set to take transitions from, instead of the sample that the checkpoint carries; methods that
             train (tune, weighted-bc) need it
         seed: of test episodes and of what is random in the method
-        out: folder for the latents, one JSON file per task
+        out: folder for the latents, one JSON file per task, if the method gives a latent per task
         video: folder for films of one episode, TASK.mp4 each (MuJoCo worlds; about 20 s per task)
     """
     return adapt

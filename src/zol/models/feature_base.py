@@ -47,9 +47,13 @@ class FeatureLoss(ABC):
 
     def phi(self, view: View, network: nn.Module | None = None) -> Tensor:
         """The features of a batch of observations, by the model's network or by another of its shape."""
+        return self.learner.run(network or self.learner.model.backward_map, self.seen(view))
+
+    def seen(self, view: View) -> Tensor:
+        """What features read of a batch of observations, ``[N, width]``."""
         backward = self.learner.model.config.backward
         assert backward is not None
-        return self.learner.run(network or self.learner.model.backward_map, view(backward.reads))
+        return view(backward.reads)
 
     def later(self, batch: Batch) -> Tensor:
         """The future states of a batch."""
@@ -62,8 +66,12 @@ class FeatureLoss(ABC):
 
     def mixed_goals(self, batch: Batch, goals: Tensor, generator: torch.Generator) -> Tensor:
         """The goals ``[N, D]``, a share ``random_goals`` of them replaced by states of other rows."""
+        random, rows = self.random_goals(batch, generator)
+        return torch.where(random.unsqueeze(-1), parallel.gather(batch.next_obs)[rows], goals)
+
+    def random_goals(self, batch: Batch, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Which goals are random ``[N]``, and the row, among those of all processes, that gives its s'."""
         n, device = parallel.size() * len(batch), generator.device
         rows = parallel.share(torch.randperm(n, generator=generator, device=device)).to(batch.obs.device)
         chance = parallel.share(torch.rand(n, 1, generator=generator, device=device)).to(batch.obs.device)
-        others = parallel.gather(batch.next_obs)[rows]
-        return torch.where(chance < self.config.random_goals, others, goals)
+        return (chance < self.config.random_goals).squeeze(-1), rows

@@ -10,6 +10,7 @@ with the factor 2 inside scale and shift: torch's σ takes a third of the time o
 differ by the rounding of numbers near 1, about 1e-7. GPUs and compilers get the plain formula.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -60,7 +61,13 @@ class _NormTanh(torch.autograd.Function):
                 strict=True,
             )
         ]
+        stacked = torch.stack if len(x) > 1 else _alone
         return tuple(
-            torch.stack(parts) if need else None
+            stacked(parts) if need else None
             for need, parts in zip(wanted, zip(*per_member, strict=True), strict=True)
         )
+
+
+def _alone(parts: Sequence[Tensor]) -> Tensor:
+    """The stack of one part, which need not be copied."""
+    return parts[0].unsqueeze(0)

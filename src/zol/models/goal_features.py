@@ -53,35 +53,47 @@ class HILP(FeatureLoss):
         """Transitions with a later state of the same episode, which is the goal."""
         return BatchSpec(future=self.config.future_discount)
 
-    def goals(self, batch: Batch, generator: torch.Generator) -> Tensor:
-        """Later states, some of them replaced by states of other rows."""
-        return self.mixed_goals(batch, self.later(batch), generator)
-
     def __call__(self, batch: Batch, here: View, there: View, generator: torch.Generator) -> FeatureTerms:
         """The expectile loss of V_i(s, g) = −‖φ_i(s) − φ_i(g)‖ for both networks."""
-        c, goal = self.config, self.goals(batch, generator)
-        goal_view = self.learner.view(goal)
+        c, later = self.config, self.later(batch)
+        random, rows = self.random_goals(batch, generator)
+        goal = torch.where(random.unsqueeze(-1), parallel.gather(batch.next_obs)[rows], later)
         reached = (batch.obs == goal).all(-1)
+        s, after, g = (self.seen(view) for view in (here, there, self.learner.view(goal)))
         with torch.no_grad():
-            goals = [self.phi(goal_view, slow) for slow in self.slow]
-            after = self.values(there, goals, self.slow)  # V̄(s', g), [2, N]
-            reached = reached.to(after.dtype)
-            target = reached - 1 + c.feature_discount * (1 - reached) * after  # [2, N]
-            weight = after.new_tensor(c.expectile)
-            if c.expectile != 0.5:  # at one half, both signs of an advantage weigh the same
-                advantage = target.amin(0) - self.values(here, goals, self.slow).mean(0)
-                weight = (c.expectile - (advantage < 0).to(after.dtype)).abs()
+            even = c.expectile == 0.5  # both signs of an advantage weigh the same: nobody asks for V̄(s, g)
+            states = [after] if even else [after, s]
+            slow = torch.stack([self.slow_values(n, states, g, random, rows) for n in self.slow])  # [2, S, N]
+            reached = reached.to(slow.dtype)
+            target = reached - 1 + c.feature_discount * (1 - reached) * slow[:, 0]  # [2, N]
+            weight = slow.new_tensor(c.expectile)
+            if not even:
+                advantage = target.amin(0) - slow[:, 1].mean(0)
+                weight = (c.expectile - (advantage < 0).to(slow.dtype)).abs()
             next_phi = self.phi(there)
-        value = self.values(here, [self.phi(goal_view, network) for network in self.networks], self.networks)
+        value = torch.stack(
+            [_value(self.learner.run(n, s), self.learner.run(n, g)) for n in self.networks]
+        )  # [2, N]
         loss = 2 * parallel.mean(weight * (target - value).square())  # a mean over rows, a sum over networks
         return FeatureTerms(next_phi, loss, {"distance": -parallel.mean(value.detach())})
 
-    def values(self, view: View, goals: list[Tensor], networks: tuple[nn.Module, ...]) -> Tensor:
-        """−√max(‖φ_i(s) − φ_i(g)‖², 10⁻⁶) of every network, ``[2, N]``, for the goals' features."""
-        apart = [
-            (self.phi(view, network) - g).square().sum(-1) for network, g in zip(networks, goals, strict=True)
-        ]
-        return -torch.stack(apart).clamp_min(NEAREST).sqrt()
+    def slow_values(
+        self, network: nn.Module, states: list[Tensor], goal: Tensor, random: Tensor, rows: Tensor
+    ) -> Tensor:
+        """V̄(s', g) by a slow network, and V̄ of further states, ``[S, N]``; the first states are all s'.
+
+        A random goal is the s' of another row, whose features are there already: only later states remain.
+        """
+        found = [self.learner.run(network, state) for state in states]
+        at_goal = parallel.gather(found[0])[rows]
+        later = (~random).nonzero().squeeze(-1)
+        at_goal[later] = self.learner.run(network, goal[later])
+        return torch.stack([_value(phi, at_goal) for phi in found])
+
+
+def _value(phi: Tensor, goal: Tensor) -> Tensor:
+    """−√max(‖φ(s) − φ(g)‖², 10⁻⁶), ``[N]``."""
+    return -(phi - goal).square().sum(-1).clamp_min(NEAREST).sqrt()
 
 
 class Intention(nn.Module):

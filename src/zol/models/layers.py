@@ -46,6 +46,12 @@ class EnsembleLinear(nn.Module):
         x = x.expand(self.weight.shape[0], *x.shape[-2:])
         return torch.baddbmm(self.bias, x, self.weight)
 
+    def split(self, x: Tensor, y: Tensor) -> Tensor:
+        """The map of rows ``[x, y]`` that are not joined: ``[(P,) N, k], [(P,) N, in − k] → [P, N, out]``."""
+        x, y = (part.expand(self.weight.shape[0], *part.shape[-2:]) for part in (x, y))
+        of_x, of_y = self.weight.split((x.shape[-1], y.shape[-1]), dim=1)
+        return torch.baddbmm(torch.baddbmm(self.bias, y, of_y), x, of_x)
+
 
 class EnsembleLayerNorm(nn.Module):
     """P layer norms at once."""

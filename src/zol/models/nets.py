@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from zol.models.layers import Norm, broadcast, embedding, first_layer, flat, head, join, trunk
+from zol.models.layers import EnsembleLinear, Norm, broadcast, embedding, first_layer, flat, head, join, trunk
 
 
 class ForwardMap(nn.Module):
@@ -33,9 +33,27 @@ class ForwardMap(nn.Module):
     def forward(self, obs: Tensor, z: Tensor, action: Tensor) -> Tensor:
         """``[..., D], [..., d], [..., A] → [P, ..., out]``."""
         obs, z, action = broadcast(obs, z, action)
-        towers = [self.embed_sa(flat(obs, action)), self.embed_z(flat(obs, z))]
-        out: Tensor = self.Fs(torch.cat(towers, dim=-1))
+        rows, acts = flat(obs), flat(action)
+        out = of_both(self.Fs, of_both(self.embed_sa, rows, acts), self.embed_z(flat(obs, z)))
         return out.reshape(self.members, *obs.shape[:-1], out.shape[-1])
+
+
+def of_both(network: nn.Sequential, x: Tensor, y: Tensor) -> Tensor:
+    r"""What a network says of the rows ``[x, y]``, which are not joined if only one part has gradients.
+
+        [x, y] W + b = x W_x + (y W_y + b)
+
+    So split, nothing is computed for the part that nobody differentiates by: an actor climbs F through the
+    columns of its action and the tower that reads them, half of the first layer of the trunk.
+    """
+    first, *rest = network
+    if not isinstance(first, EnsembleLinear) or x.requires_grad == y.requires_grad:
+        out: Tensor = network(torch.cat([x, y], dim=-1))
+        return out
+    out = first.split(x, y)
+    for layer in rest:
+        out = layer(out)
+    return out
 
 
 class Actor(nn.Module):

@@ -24,7 +24,7 @@ from zol.session.environment import evaluate_in, film_in
 from zol.session.evaluation import Evaluation
 from zol.session.opened import STARTS, OpenedModel
 from zol.session.playing import evaluate_skills
-from zol.session.skill import Skill, Skills
+from zol.session.skill import Skill, Skills, each_acting
 from zol.session.valuing import value
 from zol.session.wishes import Wish, Wishes
 from zol.tasks import Task
@@ -248,7 +248,8 @@ class Agent(OpenedModel):
         """``folder/TASK.mp4`` of one episode of every skill.
 
         In the agent's own world, if that can draw itself (MuJoCo worlds), or in ``env``: an id of gymnasium,
-        or an environment that was made with ``render_mode="rgb_array"``.
+        or an environment that was made with ``render_mode="rgb_array"``. Skills that are more than one latent
+        are filmed like any other.
         """
         from zol.film import film  # OpenGL, which nothing else here needs
 
@@ -264,10 +265,11 @@ class Agent(OpenedModel):
         return film(
             self.world,
             self.model,
-            [skill.single_latent() for skill in chosen],
+            [skill.latent for skill in chosen],
             folder,
             generator=torch.Generator().manual_seed(seed),
             tasks=[skill.task for skill in chosen],
+            policy=each_acting(chosen),
             steps=steps,
             progress=progress,
         )

@@ -9,7 +9,7 @@ import torch
 from rich.progress import Progress
 from torch import Tensor
 
-from zol.adapt import Problem
+from zol.adapt import Problem, find_method
 from zol.checkpoint import Checkpoint
 from zol.common.errors import CheckpointError, DataError, ZolError
 from zol.data import Dataset
@@ -135,6 +135,17 @@ class OpenedModel:
             data = str(self.facts.get("data", ""))
             found = Evidence.from_sample(self.checkpoint.prompt, self.layout, tasks, starts=starts, data=data)
         return found.with_own_starts(self._own_starts(tasks, len(found.starts), seed))
+
+    def too_few_transitions(self, method: str) -> str:
+        """A sentence if the method wants many more transitions than the checkpoint's sample; else empty."""
+        wanted = find_method(method).samples
+        if self.data is not None or wanted <= SAMPLES:
+            return ""
+        return (
+            f"{method} learns from transitions and wants {wanted:,}: without data of its own it has the few "
+            "thousand that travel with the checkpoint, so bring the data that the model was trained on, "
+            "--data FOLDER or zol.load(path, data=dataset)"
+        )
 
     def _own_starts(self, tasks: Sequence[Task], count: int, seed: int) -> dict[str, Tensor]:
         """Start states ``[count, D]`` of the tasks that begin in states of their own."""

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from zol.adapt import Adapted, Behaviour, estimator_of
+from zol.adapt import Adapted, Behaviour, estimator_of, find_method
 from zol.common.errors import DataError, unknown_name
 from zol.models.base import Latent, Model, sampled_policy
 from zol.rollout import Policy
@@ -73,10 +73,7 @@ class Skill:
     def single_latent(self) -> Latent:
         """Its latent, where that is all there is to it."""
         if self.behaviour is not None and self.behaviour.policy is not None:
-            raise DataError(
-                f"what {self.latent.method} does is more than one latent (a choice in every state, or a "
-                "network of its own): save, film or export a skill of another method"
-            )
+            raise more_than_one_latent(self.latent.method)
         return self.latent
 
     def require_task(self) -> Task:
@@ -126,6 +123,21 @@ class Skills(Sequence[Skill]):
         return "\n".join(map(repr, self._skills))
 
 
+def require_single_latents(method: str, what: str) -> None:
+    """Refuse ``what`` needs a latent per task, before a search by a method that gives more than that."""
+    if not find_method(method).single_latent:
+        raise more_than_one_latent(method, what)
+
+
+def more_than_one_latent(method: str, what: str = "") -> DataError:
+    """Why a behaviour cannot be written as a latent, and what to do."""
+    begin = f"{what}: " if what else ""
+    return DataError(
+        f"{begin}what {method} does is more than one latent (a choice in every state, or "
+        "a network of its own): act, evaluate or film it, or save, sample or export a skill of another method"
+    )
+
+
 def played_together(skills: Sequence[Skill]) -> list[list[int]]:
     """Which skills are rolled out as one batch: those of plain latents, and those of each joint policy."""
     groups: dict[int, list[int]] = {}
@@ -148,3 +160,10 @@ def joint_policy(skills: Sequence[Skill]) -> Policy | None:
         return policy(every)[rows]
 
     return act
+
+
+def each_acting(skills: Sequence[Skill]) -> Policy | None:
+    """Actions ``[L, E, A]`` of skills that need not be of one adaptation; None if all are plain latents."""
+    if all(joint_policy([skill]) is None for skill in skills):
+        return None
+    return lambda obs: torch.stack([skill.act(own) for skill, own in zip(skills, obs, strict=True)])

@@ -17,6 +17,10 @@ ESTIMATORS: Registry[Estimator] = Registry(
         "value": Entry("zol.value.own_value:ESTIMATOR", "the model's own value at the start states"),
         "lstd": Entry("zol.value.lstd:ESTIMATOR", "the model's own value, corrected by one d×d system"),
         "fqe": Entry("zol.value.fqe:ESTIMATOR", "fitted Q evaluation, networks for every latent"),
+        "task_critic": Entry(
+            "zol.value.task_critic:ESTIMATOR",
+            "one critic Q(s, a, z) of the task for all latents, pessimistic",
+        ),
         "dualdice": Entry("zol.value.dualdice:ESTIMATOR", "a ratio learned for every latent by DualDICE"),
         "gradientdice": Entry("zol.value.gradientdice:ESTIMATOR", "a ratio learned by GradientDICE"),
         "warmdice": Entry("zol.value.gradientdice:WARM", "lstd's ratio plus a residual by GradientDICE"),

@@ -144,11 +144,12 @@ class Estimator:
     cost: str  # what K latents cost
     needs_learned_world: bool = False
     needs_transitions: bool = False  # whole transitions (s, a, s', terminated) in the evidence
-    settings: Config | None = None  # of an estimator that learns something anew for every latent
+    settings: Config | None = None  # of an estimator that learns something anew for the latents
+    shared: bool = False  # whether latents share what it learns: an estimate then depends on its company
 
     @property
     def learns(self) -> bool:
-        """Whether it trains networks for every latent, which takes seconds each."""
+        """Whether it trains networks for the latents it is asked about, which takes seconds."""
         return self.settings is not None
 
     def missing(self, problem: ValueProblem) -> str:

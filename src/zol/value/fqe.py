@@ -12,9 +12,11 @@ It shares nothing with F but the policy, so that it can disagree with the model.
 """
 
 import copy
+from collections.abc import Callable
 
 import torch
 from pydantic import Field
+from rich.progress import Progress
 from torch import Tensor
 
 from zol.value.base import Estimator, ValueEstimate, ValueProblem, over_members_and_starts
@@ -46,52 +48,75 @@ def _evaluate(problem: ValueProblem, z: Tensor, settings: FQESettings, seed: int
     """(1 − γ) Q of the start states ``[K, P, T, S]``."""
     generator = torch.Generator().manual_seed(seed)
     pairs = Pairs.of(Steps.of(problem, z), settings)
-    tasks, unit = len(pairs.rewards), 1.0 - pairs.gamma
+    tasks = len(pairs.rewards)
     net = Networks(pairs.here.shape[-1], tasks, len(z), settings, generator).to(pairs.here.dtype)
-    with torch.no_grad():  # values begin with the one of the mean reward, in units of reward per step
-        net.last.bias.add_(pairs.rewards.mean(-1))
-    if settings.layers:
-        with torch.enable_grad():
-            _train(net, pairs, settings, generator, problem)
-    with torch.no_grad():
-        values = _iterate_last_layer(net, pairs, round(settings.horizons / unit))
+
+    def draw() -> Batch:
+        rows = pairs.draw(settings.batch, generator)
+        return pairs.here[rows], pairs.after(rows), pairs.rewards[:, rows].mT, pairs.discount[rows]
+
+    what = f"fqe, latents: {pairs.problems}"
+    fit(net, draw, pairs.rewards, pairs.gamma, settings, problem.progress, what)
+    inputs = (pairs.here, pairs.after(), pairs.starts())
+    values = last_layer_values(net, inputs, pairs.rewards, pairs.discount, pairs.gamma, settings.horizons)
+    values = values.reshape(pairs.problems, pairs.members, *values.shape[1:])
     return values * pairs.scale.unsqueeze(-1)
 
 
-def _train(
+Batch = tuple[Tensor, Tensor, Tensor, Tensor]
+"""(s, a) ``[n, X]``, (s', π_z(s')) ``[…, n, X]``, rewards ``[n, T]`` and γ' ``[n]`` of some transitions"""
+
+
+def fit(
     net: Networks,
-    pairs: Pairs,
+    draw: Callable[[], Batch],
+    rewards: Tensor,
+    gamma: float,
     settings: FQESettings,
-    generator: torch.Generator,
-    problem: ValueProblem,
+    progress: Progress | None,
+    what: str,
 ) -> None:
-    """TD with a slow copy for targets."""
+    """TD with a slow copy for targets, for values in units of reward per step; none without hidden layers."""
+    with torch.no_grad():  # values begin with the one of the mean reward
+        net.last.bias.add_(rewards.mean(-1))
+    if not settings.layers:
+        return
     slow = copy.deepcopy(net).requires_grad_(False)
     optimiser = torch.optim.Adam(net.parameters(), lr=settings.learning_rate)
-    unit = 1.0 - pairs.gamma
-    for _ in schedule([optimiser], settings, problem.progress, f"fqe, latents: {pairs.problems}"):
-        rows = pairs.draw(settings.batch, generator)
-        reward, discount = pairs.rewards[:, rows].mT, pairs.discount[rows].unsqueeze(-1)
+    for _ in schedule([optimiser], settings, progress, what):
+        here, following, reward, discount = draw()
         with torch.no_grad():
-            target = unit * reward + discount * slow(pairs.after(rows))  # [K·P, n, T]
-        loss = (net(pairs.here[rows]) - target).square().mean(1).sum()
-        optimiser.zero_grad()
-        loss.backward()
-        optimiser.step()
+            target = (1.0 - gamma) * reward + discount.unsqueeze(-1) * slow(following)  # […, n, T]
+        with torch.enable_grad():
+            loss = (net(here) - target).square().mean(1).sum()
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
         with torch.no_grad():
             for old, new in zip(slow.parameters(), net.parameters(), strict=True):
                 old.lerp_(new, settings.target_rate)
 
 
-def _iterate_last_layer(net: Networks, pairs: Pairs, rounds: int) -> Tensor:
-    """(1 − γ) Q of the start states ``[K, P, T, S]`` after the closed-form iteration."""
-    here, following, start = (net.features(x) for x in (pairs.here, pairs.after(), pairs.starts()))
-    equations = FlowEquations.of(here, following, start, pairs.discount, pairs.gamma, folds=1)
-    own = net(pairs.here).double()  # [K·P, N, T]
+@torch.no_grad()
+def last_layer_values(
+    net: Networks,
+    inputs: tuple[Tensor, Tensor, Tensor],
+    rewards: Tensor,
+    discount: Tensor,
+    gamma: float,
+    horizons: float,
+) -> Tensor:
+    """(1 − γ) Q of the start states ``[…, T, S]`` after the last layer's iteration in closed form.
+
+    ``inputs`` are (s, a), (s', π_z(s')) and (s0, π_z(s0)) of the networks.
+    """
+    here, following, start = (net.features(x) for x in inputs)
+    equations = FlowEquations.of(here, following, start, discount, gamma, folds=1)
+    own = net(inputs[0]).double()  # […, N, T]
     first = equations.phi.mT @ own / own.shape[-2]  # the trained values in the orthonormal basis
-    target = (1.0 - pairs.gamma) * pairs.rewards.mT  # [N, T]
-    values = (equations.start @ equations.iterate(target, first, rounds)).mT  # [K·P, T, S]
-    return values.reshape(pairs.problems, pairs.members, *values.shape[1:]).to(pairs.here.dtype)
+    rounds = round(horizons / (1.0 - gamma))
+    found = equations.iterate((1.0 - gamma) * rewards.mT, first, rounds)
+    return (equations.start @ found).mT.to(rewards.dtype)
 
 
 ESTIMATOR = Estimator(

@@ -9,13 +9,37 @@ from zol.value.networks import NetworkSettings, Standardised
 from zol.value.steps import Steps
 
 
+class Inputs:
+    """The columns of state and action in their usual units.
+
+    Without hidden layers they are the products of both, s ⊗ a, in which any function is linear where states
+    and actions are one-hot.
+    """
+
+    def __init__(self, steps: Steps, settings: NetworkSettings) -> None:
+        self.products = settings.layers == 0
+        self.units = Standardised(self._join(steps.obs, steps.action))
+
+    def __call__(self, obs: Tensor, action: Tensor) -> Tensor:
+        """Observations ``[…, D]`` with actions ``[…, A]``, ``[…, X]``."""
+        return self.units(self._join(obs, action))
+
+    def _join(self, obs: Tensor, action: Tensor) -> Tensor:
+        obs = obs.expand(*action.shape[:-1], -1)
+        if self.products:
+            return (obs.unsqueeze(-1) * action.unsqueeze(-2)).flatten(-2)
+        return torch.cat([obs, action], dim=-1)
+
+
+def own_scale(rewards: Tensor) -> Tensor:
+    """The largest reward of every task by size, ``[T]``: what networks measure rewards ``[T, N]`` in."""
+    scale = rewards.abs().amax(-1)
+    return torch.where(scale > 0, scale, 1.0)
+
+
 @dataclass(frozen=True)
 class Pairs:
-    """Inputs of K·P networks, in units that suit them.
-
-    Inputs are the columns of state and action in their usual units; without hidden layers they are the
-    products of both, s ⊗ a, in which any function is linear where states and actions are one-hot.
-    """
+    """Inputs of K·P networks, in units that suit them."""
 
     here: Tensor  # (s, a), [N, X]
     following: Tensor  # (s', π_z(s')), [K, N, X]
@@ -29,22 +53,11 @@ class Pairs:
     @staticmethod
     def of(steps: Steps, settings: NetworkSettings) -> "Pairs":
         """The transitions under K policies."""
-        products = settings.layers == 0
-
-        def join(obs: Tensor, action: Tensor) -> Tensor:
-            obs = obs.expand(*action.shape[:-1], -1)
-            if products:
-                return (obs.unsqueeze(-1) * action.unsqueeze(-2)).flatten(-2)
-            return torch.cat([obs, action], dim=-1)
-
-        here = join(steps.obs, steps.action)
-        units = Standardised(here)
-        scale = steps.rewards.abs().amax(-1)
-        scale = torch.where(scale > 0, scale, 1.0)
+        inputs, scale = Inputs(steps, settings), own_scale(steps.rewards)
         return Pairs(
-            units(here),
-            units(join(steps.next_obs, steps.next_action)),
-            units(join(steps.starts, steps.start_action)),
+            inputs(steps.obs, steps.action),
+            inputs(steps.next_obs, steps.next_action),
+            inputs(steps.starts, steps.start_action),
             steps.discount,
             steps.rewards / scale.unsqueeze(-1),
             scale,
