@@ -40,6 +40,7 @@ from zol.worlds.episode import episode
 
 RESETS = 1024  # start states stored with the set
 SEEN = 65_536  # states of the set that the space of rewards is built on
+VISITED = 16_384  # states of the set of which episodes begin in some
 NOBODY = -1  # the reward of a step at random
 
 
@@ -60,6 +61,8 @@ class PracticeConfig(Config):
     """standard deviations of the noise on actions in the first and in the last environment"""
     own_share: float = Field(default=0.5, ge=0, le=1)
     """share of the rows of a batch that keep the reward that acted"""
+    restarts: float = Field(default=0.0, ge=0, le=1)
+    """share of the episodes that begin in states that were visited, evenly over their quantities"""
     place_every: int = Field(default=1_000, ge=1)
     """updates after which the pool grows and its latents are computed anew"""
 
@@ -186,7 +189,7 @@ class Practice:
             return (mean + noise * torch.randn(mean.shape, generator=generator)).clamp(-1, 1)
 
         with one_torch_thread(world.threads is not None):
-            first = world.reset(n, generator)
+            first = self._first(0 if at_random else round(c.restarts * n), generator)
             physics = [world.physics.clone()]
             running = [torch.ones(n, dtype=torch.bool)]
             for step in episode(world, first, act, c.episode_length):
@@ -215,15 +218,35 @@ class Practice:
         )
         return int(sum(lengths))
 
-    def prompt_steps(self, count: int = 10_000) -> Tensor:
-        """Steps drawn evenly from clusters of their quantities, as the sample of the space of rewards is."""
-        data, generator = self.recording.dataset(), torch.Generator().manual_seed(self.seed)
-        steps = torch.randint(len(data), (SEEN,), generator=generator)
+    def _first(self, again: int, generator: torch.Generator) -> States:
+        """The first states of a round, ``again`` of them states that were visited before.
+
+        A body that has just learned to stand rarely stands long enough to learn how to walk; begun on its
+        feet, it does. The others begin where episodes of the world do.
+        """
+        first = self.world.reset(self.config.envs, generator)
+        if not again:
+            return first
+        data = self.recording.dataset()
+        visited = data.take(self._evenly(data, again, VISITED, generator).numpy()).next_physics
+        assert visited is not None
+        physics = self.world.physics.clone()
+        physics[torch.randperm(len(physics), generator=generator)[:again]] = visited.to(physics)
+        return self.world.set_physics(physics)
+
+    def _evenly(self, data: Dataset, count: int, among: int, generator: torch.Generator) -> Tensor:
+        """Steps ``[count]`` drawn evenly from clusters of the quantities of ``among`` random ones."""
+        steps = torch.randint(len(data), (among,), generator=generator)
         obs = data.take(steps.numpy(), physics=False).next_obs
         assert self.learner.quantities is not None
         values = self.learner.quantities(obs.double()).float()
         low, high = value_range(values)
-        return steps[balanced(values, low, high, min(count, len(data)), generator)]
+        return steps[balanced(values, low, high, count, generator)]
+
+    def prompt_steps(self, count: int = 10_000) -> Tensor:
+        """Steps drawn evenly from clusters of their quantities, as the sample of the space of rewards is."""
+        data, generator = self.recording.dataset(), torch.Generator().manual_seed(self.seed)
+        return self._evenly(data, min(count, len(data)), SEEN, generator)
 
     def state_dict(self) -> dict[str, Tensor]:
         """Everything beyond model and learner that an exact resume needs."""
