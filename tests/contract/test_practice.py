@@ -33,6 +33,7 @@ ACTING: dict[str, Any] = {
     "steps_per_update": 8,
     "random_steps": 100,
     "place_every": 4,
+    "restarts": 0.25,
 }
 ALL = NETWORK | PRIOR | LOOP | ACTING
 
@@ -79,6 +80,17 @@ def test_stretches_end_with_their_episode(tmp_path: Path) -> None:
     assert batch.path_obs.shape == (400, 3, 2)
     assert set(batch.path_length.tolist()) == {1, 2, 3}
     assert torch.equal(batch.path_obs[:, 0], batch.next_obs)
+    feed.close()
+
+
+def test_some_episodes_begin_in_states_that_were_visited(tmp_path: Path) -> None:
+    learner, feed = make(Donut(), tmp_path / "set", ("position:0", "position:1"), restarts=0.5)
+    fit(learner, feed.begun, TrainConfig(steps=25, **LOOP), feed=feed)
+    data = feed.collected()
+    first = [torch.tensor(data.episode(k)["obs"][0]) for k in range(feed.begun.episodes, data.episodes)]
+    before = torch.cat([torch.tensor(data.episode(k)["obs"]) for k in range(data.episodes - 4)])
+    again = [bool((before == obs).all(-1).any()) for obs in first[-4:]]
+    assert sum(again) == 2, "half of the four environments of the last round"
     feed.close()
 
 

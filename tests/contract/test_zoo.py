@@ -6,12 +6,14 @@ from pathlib import Path
 import pytest
 import torch
 
+import zol
 from zol import checkpoint
 from zol.checkpoint import zoo
 from zol.cli import main
 from zol.common.errors import CheckpointError
 from zol.models.base import identity
 from zol.models.fb import FBConfig, fb_network
+from zol.session import packing
 
 
 @pytest.fixture
@@ -40,6 +42,33 @@ def test_packing_keeps_what_test_time_needs(trained: Path, tmp_path: Path) -> No
     assert after.facts["seed"] == 3
     assert after.facts["sessions"][0]["command"] == "zol train fb --data donut --out a"
     assert "/home" not in (tmp_path / "small" / "README.md").read_text()
+
+
+def test_a_packed_model_says_what_it_earns_as_it_is_packed(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(
+        ["zoo", "pack", str(trained), "--out", str(tmp_path / "small"), "--samples", "10", "--episodes", "3"]
+    )
+    facts = checkpoint.load(tmp_path / "small").facts
+    assert facts["tested"]["episodes"] == 3
+    assert facts["tested"]["command"].endswith("--episodes 3") or "Python" in facts["tested"]["command"]
+    agent = zol.load(tmp_path / "small")
+    again = agent.evaluate(agent.adapt(None, "fb", seed=1), 3, seed=1)
+    for task, mean, random in zip(again.tasks, again.returns.mean(1), again.random.mean(1), strict=True):
+        assert zoo.returns(facts)[task] == (pytest.approx(mean), pytest.approx(random))
+    card = (tmp_path / "small" / "README.md").read_text()
+    assert "| task | random actions | return [95 %] |" in card
+    assert "MB" in capsys.readouterr().out
+
+
+def test_what_cannot_be_tested_is_said(tmp_path: Path) -> None:
+    model = fb_network(FBConfig(obs_dim=2, action_dim=2, z_dim=4, hidden=8))
+    sample = {name: torch.zeros(20, 2) for name in ("obs", "action", "starts")}
+    folder = checkpoint.save(model, tmp_path / "run", prompt=sample, facts={})
+    with pytest.raises(CheckpointError, match=r"names no world with tasks.*--episodes 0"):
+        packing.pack(folder, tmp_path / "small", episodes=2)
+    assert not (tmp_path / "small").exists()
 
 
 def test_a_path_wins_and_a_typo_is_answered(trained: Path) -> None:

@@ -2,6 +2,7 @@
 
 import csv
 from pathlib import Path
+from statistics import fmean
 
 from zol import checkpoint
 from zol.checkpoint import zoo
@@ -22,18 +23,11 @@ METHODS = {
 def zoo_table() -> str:
     rows = []
     for name in zoo.names():
-        facts = checkpoint.load(zoo.find(name)).facts
-        first, last = facts["returns"][0], facts["returns"][-1]
-        tasks = [key for key in last if key.startswith("return/") and key != "return/mean"]
-        best = max(tasks, key=lambda key: last[key])
+        earned = zoo.returns(checkpoint.load(zoo.find(name)).facts)
+        best = max(earned, key=lambda task: earned[task][0])
+        mean, random = (fmean(values) for values in zip(*earned.values(), strict=True))
         rows.append(
-            (
-                f"`{name}`",
-                str(len(tasks)),
-                f"{last['return/mean']:.0f}",
-                f"{first['random/mean']:.0f}",
-                f"{best.removeprefix('return/')} {last[best]:.0f}",
-            )
+            (f"`{name}`", str(len(earned)), f"{mean:.0f}", f"{random:.0f}", f"{best} {earned[best][0]:.0f}")
         )
     return markdown_table(("model", "tasks", "mean return", "random actions", "best task"), rows)
 

@@ -23,8 +23,12 @@ def model_card(facts: Mapping[str, Any], where: str = "path/to/this/folder") -> 
     """Markdown from what ``config.json`` says; ``where`` is the address that loads the model."""
     title = facts.get("title", "A behavioural foundation model")
     parts = [f"# {title}", _facts(facts), USE.format(where=where, reward='s["obs"][..., 0]').strip()]
+    if facts.get("tested"):
+        parts.append(_tested(facts["tested"]))
     if facts.get("returns"):
         parts.append(_returns(facts))
+    if facts.get("curve"):
+        parts.append(_curve(facts["curve"]))
     if facts.get("metrics"):
         parts.append(_metrics(facts["metrics"][-1]))
     parts.append("## Limits\n\n" + "\n".join(f"- {limit}" for limit in _limits(facts)))
@@ -63,6 +67,30 @@ def _facts(facts: Mapping[str, Any]) -> str:
     return markdown_table(("fact", "value"), rows)
 
 
+def _tested(tested: Mapping[str, Any]) -> str:
+    """What the model earns as it is stored, with intervals: measured after training, on other episodes."""
+    rows = []
+    for task, cell in tested["returns"].items():
+        mean, low, high = (_number(cell[name]) for name in ("mean", "low", "high"))
+        rows.append([task, _number(cell["random"]), f"{mean} [{low}, {high}]"])
+    made = f"`{tested['command']}` on {tested['cpu']}, commit {tested['commit']}"
+    lead = (
+        f"Plain prompts from the states in this folder, {tested['episodes']} episodes per task, seed "
+        f"{tested['seed']} of start states; 95 % intervals over episodes. {made}."
+    )
+    return f"## Returns\n\n{lead}\n\n{markdown_table(('task', 'random actions', 'return [95 %]'), rows)}"
+
+
+def _curve(curve: Mapping[str, Sequence[float]]) -> str:
+    """Mean returns over all tasks while it was trained."""
+    rows = [
+        [f"{step:g}", f"{minutes:.1f}", _number(score)]
+        for step, minutes, score in zip(curve["steps"], curve["minutes"], curve["scores"], strict=True)
+    ]
+    lead = "Mean return over all tasks; minutes of training alone, without tests, on the machine named above."
+    return f"## Learning curve\n\n{lead}\n\n{markdown_table(('step', 'minutes', 'mean return'), rows)}"
+
+
 def _returns(facts: Mapping[str, Any]) -> str:
     tested: Sequence[Mapping[str, float]] = facts["returns"]
     first, last = tested[0], tested[-1]
@@ -77,7 +105,7 @@ def _returns(facts: Mapping[str, Any]) -> str:
     head = ("task", "random actions", f"step {first['step']}", f"step {last['step']}")
     note = f", {facts['episodes']} episodes per task" if facts.get("episodes") else ""
     lead = f"Mean returns of {facts['model']}, prompted in closed form{note}."
-    return f"## Returns\n\n{lead}\n\n{markdown_table(head, rows)}"
+    return f"## Returns while it was trained\n\n{lead}\n\n{markdown_table(head, rows)}"
 
 
 def _metrics(line: Mapping[str, float]) -> str:

@@ -5,6 +5,7 @@ checkpoint folder does. Every model card says how its model was made, with the e
 """
 
 import re
+from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -40,11 +41,31 @@ def find(name_or_path: str | Path) -> Path:
     )
 
 
-def pack(source: str | Path, out: str | Path, samples: int = SAMPLES) -> Path:
+def returns(facts: Mapping[str, Any]) -> dict[str, tuple[float, float]]:
+    """Mean returns of plain prompts and of random actions, by task, as the facts of a model tell them.
+
+    Those of the model as it is stored count, where it was tested so, else those of its training.
+    """
+    if "tested" in facts:
+        return {task: (cell["mean"], cell["random"]) for task, cell in facts["tested"]["returns"].items()}
+    if not facts.get("returns"):
+        return {}
+    first, last = facts["returns"][0], facts["returns"][-1]
+    tasks = [name.removeprefix("return/") for name in last if name.startswith("return/")]
+    return {task: (last[f"return/{task}"], first[f"random/{task}"]) for task in tasks if task != "mean"}
+
+
+def pack(
+    source: str | Path,
+    out: str | Path,
+    samples: int = SAMPLES,
+    *,
+    facts: Mapping[str, Any] | None = None,
+) -> Path:
     """Copy a checkpoint with what test time needs, and no more.
 
     Of the sample of states the first rows are kept, and simulator states only where a task needs them.
-    Folders in recorded commands are shortened to their names.
+    Folders in recorded commands are shortened to their names. ``facts`` join those of the checkpoint.
     """
     require_place(out)
     if Path(out).exists():
@@ -54,13 +75,17 @@ def pack(source: str | Path, out: str | Path, samples: int = SAMPLES) -> Path:
     if "world" in loaded.facts and not make(str(loaded.facts["world"])).layout.hidden:
         kept.pop("physics", None)
     kept["starts"] = loaded.prompt["starts"][:256]
-    facts: dict[str, Any] = {k: v for k, v in loaded.facts.items() if k not in checkpoint.OWN_FACTS}
-    facts["sessions"] = [
-        session | {"command": re.sub(r"(?<=\s)/\S*/([^\s/]+)", r"\1", session["command"])}
-        for session in loaded.facts.get("sessions", [])
-    ]
+    known = {k: v for k, v in loaded.facts.items() if k not in checkpoint.OWN_FACTS} | dict(facts or {})
+    known["sessions"] = [_without_folders(session) for session in loaded.facts.get("sessions", [])]
+    if "tested" in known:
+        known["tested"] = _without_folders(known["tested"])
     with new_folder(Path(out)) as folder:
-        checkpoint.save(loaded.model, folder, prompt=kept, facts=facts)
+        checkpoint.save(loaded.model, folder, prompt=kept, facts=known)
         if loaded.dynamics is not None:
             loaded.dynamics.save(folder / checkpoint.DYNAMICS)
     return Path(out)
+
+
+def _without_folders(stamped: Mapping[str, Any]) -> dict[str, Any]:
+    """The same with only the last part of every path of its command."""
+    return dict(stamped) | {"command": re.sub(r"(?<=\s)/\S*/([^\s/]+)", r"\1", stamped["command"])}

@@ -228,7 +228,8 @@ class Practice:
         if not again:
             return first
         data = self.recording.dataset()
-        visited = data.take(self._evenly(data, again, VISITED, generator).numpy()).next_physics
+        # the states before these steps: those after them may be terminal
+        visited = data.take(self._evenly(data, again, VISITED, generator).numpy()).physics
         assert visited is not None
         physics = self.world.physics.clone()
         physics[torch.randperm(len(physics), generator=generator)[:again]] = visited.to(physics)

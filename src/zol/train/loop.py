@@ -8,6 +8,7 @@ process runs this loop on its share of each batch (zol.common.parallel), and the
 import math
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal, Protocol
 
@@ -34,6 +35,7 @@ from zol.train.health import HealthSample, check_health
 from zol.train.log_lines import Clock, format_evaluation, format_progress
 from zol.train.run_folder import Line, RunFolder, require_same
 from zol.train.tensorboard import MetricsWriter, require_tensorboard
+from zol.train.time_to_score import curve
 from zol.train.wandb import WandbWriter, require_wandb
 
 Hook = Callable[[int], Mapping[str, float]]
@@ -332,4 +334,6 @@ class _Run:
             collected = self.feed.collected()
             facts |= {"data": collected.fingerprint(), "transitions": len(collected)}
         found = {"training": training, "sessions": self.folder.sessions(), "metrics": logged[-1:]}
+        if tested:
+            found["curve"] = asdict(curve(self.history))
         return facts | found | {"returns": [*tested[:1], *tested[1:][-1:]]} | self.facts
