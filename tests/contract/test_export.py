@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import nn
 
+from zol.checkpoint import zoo
 from zol.common.errors import CheckpointError, DataError, ZolError
 from zol.models import MODELS
 from zol.models.base import Latent, model_hash
@@ -201,7 +202,7 @@ def test_an_actor_that_insists_on_float32_keeps_the_plain_bound(fb, monkeypatch)
     assert not compare(policy, damaged(data, one_weight), obs, fb).holds
 
 
-@pytest.mark.parametrize("name", ["walker", "cheetah", "quadruped", "point_mass_maze"])
+@pytest.mark.parametrize("name", zoo.names())
 def test_zoo_models_can_be_exported(tmp_path, name):
     """Torch's float32 rounds by up to 2e-5 there; ONNX is no farther from float64 than twice that."""
     import zol

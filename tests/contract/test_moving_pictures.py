@@ -132,6 +132,15 @@ def test_the_gallery_of_one_model_shows_every_task_of_its_world(
     assert "reach_top_left" in capsys.readouterr().out
 
 
+def test_one_command_shows_the_whole_zoo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("zol.cli.gallery.names", lambda: ["point_mass_maze", "walker"])
+    main(f"gallery --zoo --out {tmp_path} --method fb --seconds 0.1 --episodes 1".split())
+    assert {path.name for path in tmp_path.iterdir()} == {"point_mass_maze.webp", "walker.webp"}
+    for words in ("gallery walker --zoo --out a", "gallery --zoo --out a.webp"):
+        with pytest.raises(SystemExit):
+            main(words.split())
+
+
 def test_a_gallery_of_another_kind_of_file_is_refused_before_anything_is_drawn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,7 +10,7 @@ from zol.common.errors import ZolError
 from zol.demo.gallery import FPS, Behaviour, show
 from zol.session import load
 
-SHOWN = Behaviour("walker_practice", "spin over and over", "spin")
+SHOWN = Behaviour("walker", "spin over and over", "spin")
 SECONDS, EPISODES, SIZE = 5.0, 4, (440, 330)
 
 

@@ -47,11 +47,11 @@ class Behaviour:
 
 
 SHOWN = (
-    Behaviour("walker_practice", "walk", "walk"),
-    Behaviour("walker_practice", "upright, below 0.8 m", crouch),
-    Behaviour("cheetah_practice", "run", "run"),
-    Behaviour("cheetah_practice", "walk backwards", "walk_backward"),
-    Behaviour("quadruped_practice", "get up and stand", "stand"),
+    Behaviour("walker", "walk", "walk"),
+    Behaviour("walker", "upright, below 0.8 m", crouch),
+    Behaviour("cheetah", "run", "run"),
+    Behaviour("cheetah", "walk backwards", "walk_backward"),
+    Behaviour("quadruped", "get up and stand", "stand"),
     Behaviour("point_mass_maze", "go to the upper right room", "reach_top_right"),
 )
 
