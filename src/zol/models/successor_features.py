@@ -194,7 +194,9 @@ class SuccessorFeaturesLearner(NetworkLearner):
             next_phi = found.next_phi if batch.goal is None else self.features.phi(self.view(batch.goal))
         next_phi = self._centred(next_phi)
         model.whitening.copy_(inverse_covariance(self.covariance.see(next_phi)))
-        z = self.hindsight(batch, self.training_latents(next_phi @ model.whitening, generator), generator)
+        states = batch.next_obs if batch.goal is None else batch.goal
+        z = self.training_latents(next_phi @ model.whitening, generator, states)
+        z = self.hindsight(batch, z, generator)
         with torch.no_grad():
             next_action = self.policy_action(there, z, generator, target=True)
             following = pessimistic(
