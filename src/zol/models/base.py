@@ -52,6 +52,9 @@ class Measure:
         return 1.0 if self.normalised else 1.0 - discount
 
 
+CENTRED = Measure(offset=1.0)  # of models that we train ourselves
+
+
 @runtime_checkable
 class Model(Protocol):
     """Four methods and the facts needed to interpret them. Observations are raw, never normalised."""

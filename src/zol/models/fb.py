@@ -23,7 +23,7 @@ from zol.common.config import ConfigError
 from zol.common.errors import CheckpointError, DataError
 from zol.data import Batch, BatchSpec
 from zol.models.architecture import Head, NetworkConfig
-from zol.models.base import Measure
+from zol.models.base import CENTRED
 from zol.models.layers import unit
 from zol.models.learner import NetworkLearner, View
 from zol.models.losses import (
@@ -88,7 +88,7 @@ SHALLOW = 256  # numbers of a shallow encoding
 
 def shape_of(config: FBConfig) -> dict[str, Any]:
     """What the settings say about encoder and measure, in the words of the architecture."""
-    return encoded(config) | ({"measure": Measure(offset=1.0)} if config.centred else {})
+    return encoded(config) | ({"measure": CENTRED} if config.centred else {})
 
 
 def encoded(config: FBConfig) -> dict[str, Any]:
@@ -121,10 +121,10 @@ class FBLearner(NetworkLearner):
         self.backward_optimiser = self.add_optimiser(
             "backward_optimiser", [model.backward_map], config.backward_learning_rate
         )
-        if config.centred != (model.measure.offset != 0):
+        if config.centred != (model.measure == CENTRED):
             raise ConfigError(
-                f"centred={config.centred}, but the network's measure has the offset {model.measure.offset}: a "
-                "network is trained further with the measure that it has"
+                f"centred={config.centred}, but the network has learned a measure that is "
+                f"{'not ' * config.centred}centred: it is trained further with the measure that it has"
             )
         if config.freeze_backward:
             self.standing = StandingBackward(model.z_dim)

@@ -7,6 +7,7 @@ from tyro.conf import arg
 
 from zol.common.config import Config
 from zol.models.architecture import Head, NetworkConfig, ObservedField, Tower
+from zol.models.base import CENTRED
 
 
 class PretrainingConfig(Config):
@@ -240,7 +241,7 @@ def settings_of(network: NetworkConfig) -> dict[str, Any]:
         }
         | _actor_of(network)
         | _goal_of(network)
-        | ({} if c.successor_features else {"centred": c.measure.offset != 0})
+        | ({} if c.successor_features else {"centred": c.measure == CENTRED})
     )
 
 

@@ -26,7 +26,7 @@ from zol.common import parallel
 from zol.common.errors import CheckpointError
 from zol.data import Batch, BatchSpec
 from zol.models.architecture import NetworkConfig
-from zol.models.base import Measure, model_hash
+from zol.models.base import CENTRED, model_hash
 from zol.models.feature_base import FeatureLoss
 from zol.models.feature_losses import FEATURES, FeatureName
 from zol.models.learner import NetworkLearner
@@ -112,7 +112,7 @@ def centred_network(config: Any, source: str) -> NetworkConfig:
     """The architecture of successor features, centred if the settings say so."""
     if not config.centred:
         return plain_network(config, source, successor_features=True)
-    return plain_network(config, source, successor_features=True, centred=True, measure=Measure(offset=1.0))
+    return plain_network(config, source, successor_features=True, centred=True, measure=CENTRED)
 
 
 class SuccessorFeaturesLearner(NetworkLearner):
