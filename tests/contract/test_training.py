@@ -226,9 +226,7 @@ def stop_at(step: int, path: Path, data: Dataset, anneal: float = 0.5, **change:
             os.kill(os.getpid(), signal.SIGINT)
         return {}
 
-    config = TrainConfig(
-        steps=20, batch_size=32, log_every=5, save_every=10, anneal=anneal, eval_every=step
-    )
+    config = TrainConfig(steps=20, batch_size=32, log_every=5, save_every=10, anneal=anneal, eval_every=step)
     with pytest.raises(KeyboardInterrupt):
         fit(learner(**change), data, config, path, on_eval=interrupt)
 

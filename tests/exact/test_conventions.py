@@ -1,7 +1,8 @@
 """Whoever reads a value, a ratio or a Bellman equation off a model gets the same numbers in every convention.
 
-Each test runs one consumer on exact models of all eight conventions (normalised × begins × centred), and of the
-centred measure of features that keep their mean, as FB learns it, and compares it with linear algebra on the MDP.
+Each test runs one consumer on exact models of all eight conventions (normalised × begins × centred), and of
+the centred measure of features that keep their mean, as FB learns it, and compares it with linear algebra on
+the MDP.
 """
 
 import itertools
@@ -96,7 +97,8 @@ class Case:
 
 
 def named(case: tuple[Measure, bool]) -> str:
-    return f"{case[0].normalised}-{case[0].begins}-{case[0].offset}{'' if case[1] else '-of features with a mean'}"
+    how, centred = case
+    return f"{how.normalised}-{how.begins}-{how.offset}{'' if centred else '-features with a mean'}"
 
 
 @pytest.fixture(params=MODELS, ids=named, scope="module")

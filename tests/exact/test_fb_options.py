@@ -1,13 +1,13 @@
-"""Options of FB for stability: the centred measure, a B that stands still, latents of a prior over rewards."""
+"""Options of FB for stability: centred measure, a B that stands still, latents of a prior over rewards."""
 
 import re
 from typing import Any
 
 import pytest
 import torch
-from test_one_step_fb import GAMMA as RING_GAMMA
-from test_one_step_fb import STATES as RING_STATES
-from test_one_step_fb import exact_measure, ring
+from ring import GAMMA as RING_GAMMA
+from ring import STATES as RING_STATES
+from ring import exact_measure, ring
 from torch import Tensor
 
 from zol import measure
@@ -78,7 +78,7 @@ class TestCentredMeasure:
     @pytest.mark.parametrize("penalty", [0.0, 0.5])
     @pytest.mark.parametrize("members", [1, 3])
     def test_the_term_is_what_the_square_of_pairs_gains(self, members: int, penalty: float) -> None:
-        """The slow form: the Bellman error of 1/(1 − γ) + FᵀB for every pair, for steps, stretches and ends."""
+        """The slow form: the Bellman error of 1/(1 − γ) + FᵀB for every pair; steps, stretches and ends."""
         n, d = 13, 4
         F, B = draw(members, n, d).requires_grad_(), draw(n, d, seed=1).requires_grad_()
         target_F, target_B = draw(members, n, d, seed=2), draw(n, d, seed=3)
@@ -101,9 +101,7 @@ class TestCentredMeasure:
                         slow = slow - mass[i] * m / n
                     else:
                         slow = slow + 0.5 * (m - gamma[i] * later[i, j]).square() / (n * (n - 1))
-        for a, b in zip(
-            torch.autograd.grad(fast, (F, B)), torch.autograd.grad(slow, (F, B)), strict=True
-        ):
+        for a, b in zip(torch.autograd.grad(fast, (F, B)), torch.autograd.grad(slow, (F, B)), strict=True):
             torch.testing.assert_close(a, b, **EXACT)
 
     def test_its_solution_is_stationary(self, solved: Solved) -> None:
@@ -146,8 +144,8 @@ class TestCentredMeasure:
         config = FBConfig(**SMALL, centred=True)
         assert fb_network(config).measure == CENTRED
         for name in ("one_step_fb", "fb_cpr"):
-            entry = MODELS[name]
-            assert entry.network(entry.config(**SMALL, centred=True)).measure == CENTRED
+            entry, settings = MODELS[name], SMALL | {"centred": True}
+            assert entry.network(entry.config(**settings)).measure == CENTRED
         with pytest.raises(ConfigError, match="a measure that is not centred: it is trained further with"):
             FBLearner(fb_network(FBConfig(**SMALL)), config)
         with pytest.raises(ConfigError, match="a measure that is centred"):
@@ -159,7 +157,7 @@ class TestStandingBackward:
 
     @pytest.mark.parametrize("centred", [False, True])
     def test_it_is_the_loss_of_all_pairs(self, centred: bool) -> None:
-        """With C and E[B] of the batch: the square over pairs, i = j among them, has the same gradient in F."""
+        """With C and E[B] of the batch: the square over pairs, also i = j, has the same gradient in F."""
         n, d, members = 11, 4, 2
         F, B, target = draw(members, n, d).requires_grad_(), draw(n, d, seed=1), draw(n, d, seed=2)
         gamma = torch.linspace(0, 0.9, n, dtype=torch.float64)
@@ -185,7 +183,7 @@ class TestStandingBackward:
         where, counted = solved.next.clone(), torch.zeros(10, 6, dtype=torch.float64)
         going, length = torch.ones(10, dtype=torch.bool), torch.zeros(10, dtype=torch.float64)
         for k in range(n):
-            counted += GAMMA**k * going.unsqueeze(1) * solved.B[where]
+            counted += GAMMA**k * solved.B[where] * going.unsqueeze(1)
             length += going
             going = going & (where != ENDS)
             if k < n - 1:
@@ -206,16 +204,16 @@ class TestStandingBackward:
         moving = FBLearner(fb_network(config), config)
         kept: dict[str, Tensor] = {}
         for step in range(10):
-            batch = Batch(
-                *(torch.randn(32, k, generator=seeded(3 * step + i)) for i, k in enumerate((3, 2, 3))),
-                torch.zeros(32, dtype=torch.bool),
-            )
+            obs, action, next_obs = torch.randn(32, 8, generator=seeded(step)).split((3, 2, 3), dim=1)
+            batch = Batch(obs, action, next_obs, torch.zeros(32, dtype=torch.bool))
             for one in (standing, moving):
                 one.note_progress(step / 10)
                 one.update(batch, seeded(step))
             state = standing.model.state_dict()
             if step == 3:
-                assert all(torch.equal(value, state[name]) for name, value in moving.model.state_dict().items())
+                assert all(
+                    torch.equal(value, state[name]) for name, value in moving.model.state_dict().items()
+                )
                 kept = {name: value.clone() for name, value in state.items()}
         for name, value in standing.model.state_dict().items():
             still = name.startswith(("backward_map", "normaliser"))
@@ -309,7 +307,9 @@ class TestLatentsOfThePrior:
         replaced = (z != others).any(-1)
         assert float(replaced.float().mean()) == pytest.approx(0.3, abs=0.03)
         assert len(z[replaced].unique(dim=0)) <= prior_latents.REWARDS
-        with pytest.raises(DataError, match=r"FBLearner gives none: training_latents\(B, generator, states\)"):
+        with pytest.raises(
+            DataError, match=r"FBLearner gives none: training_latents\(B, generator, states\)"
+        ):
             learner.training_latents(B, seeded(2))
 
     def test_states_that_do_not_vary_say_nothing(self) -> None:
@@ -343,5 +343,5 @@ class TestLatentsOfThePrior:
 def test_features_are_not_averaged_without_their_covariance() -> None:
     entry = MODELS["hilp"]
     config = entry.config(**SMALL, averaging=0.01)
-    with pytest.raises(ConfigError, match="a hilp model averages its actor alone, actor_averaging=0.01"):
+    with pytest.raises(ConfigError, match=r"a hilp model averages its actor alone, actor_averaging=0\.01"):
         entry.learner(entry.network(config), config)

@@ -6,9 +6,9 @@ and broadcast, so *tasks × start states* is one call:
 
     starts [S, D],  z [T, 1, d]  →  act [T, S, A]  →  forward [P, T, S, d]
 
-Five more things are optional: :class:`HasFixedLatents`, :class:`HasRegressors`, :class:`HasCentredFeatures` and
-:class:`HasLayout` have a default that suits every model; only a model with :class:`HasSamples` can be asked for
-random actions.
+Five more things are optional: :class:`HasFixedLatents`, :class:`HasRegressors`, :class:`HasCentredFeatures`
+and :class:`HasLayout` have a default that suits every model; only a model with :class:`HasSamples` can be
+asked for random actions.
 """
 
 import hashlib
@@ -122,7 +122,7 @@ class HasCentredFeatures(Protocol):
 
     @property
     def features_centred(self) -> bool:
-        """Whether it does; its measure then has the offset 1 (but not every measure with it is such a one)."""
+        """Whether it does; its measure then has the offset 1. A measure with that offset may do without."""
 
 
 @runtime_checkable

@@ -6,8 +6,9 @@ FB factorises the successor measure of every policy π_z with respect to the dat
     π_z(s) = argmax_a F(s, a, z)ᵀ z.
 
 The Bellman equation M(s, a, ·) = δ(s') + γ M(s', π_z(s'), ·) is fitted by least squares in the density with
-respect to ρ: :meth:`FBLearner.update_measure`. With ``centred`` the density is 1/(1 − γ) + FᵀB instead of FᵀB,
-so that F and B need not learn the constant. docs/fb.md lists differences from the reference code, with reasons.
+respect to ρ: :meth:`FBLearner.update_measure`. With ``centred`` the density is 1/(1 − γ) + FᵀB instead of
+FᵀB, so that F and B need not learn the constant. docs/fb.md lists differences from the reference code, with
+reasons.
 """
 
 from collections.abc import Mapping
@@ -59,9 +60,9 @@ class FBConfig(PretrainingConfig):
     frozen: bool = False
     """train the actor alone: F and B stay as they are, those of --from"""
     centred: bool = False
-    """learn the centred measure, whose density is 1/(1 − γ) + F·B: F and B need not learn its constant part"""
+    """learn the centred measure, of density 1/(1 − γ) + F·B: F and B need not learn its constant part"""
     freeze_backward: float = Field(default=0.0, ge=0, lt=1)
-    """share of the steps after which B stands still, and F is trained as its successor features; 0 is never"""
+    """share of the steps after which B stands still, and F learns its successor features; 0 is never"""
     encoder: Literal["none", "shallow", "deep"] = "none"
     """through which F and the actor see observations: one linear map to 256 numbers, or a network of two
     hidden layers to z_dim numbers, both followed by a projection onto a sphere (Bagatella et al. 2025)"""
@@ -74,11 +75,13 @@ class FBConfig(PretrainingConfig):
     @model_validator(mode="after")
     def _b_can_stand_still(self) -> Self:
         if self.freeze_backward and self.frozen:
-            raise ValueError("frozen trains the actor alone, so that B never moves: leave freeze_backward out")
+            raise ValueError(
+                "frozen trains the actor alone, so that B never moves: leave freeze_backward out"
+            )
         if self.freeze_backward and self.pessimism:
             raise ValueError(
-                f"pessimism={self.pessimism} is about the measure of pairs, which is not computed any more once B "
-                f"stands still: leave pessimism or freeze_backward={self.freeze_backward} out"
+                f"pessimism={self.pessimism} is about the measure of pairs, which is not computed any more "
+                f"once B stands still: leave pessimism or freeze_backward={self.freeze_backward} out"
             )
         return self
 
@@ -224,8 +227,8 @@ class FBLearner(NetworkLearner):
         With n steps of data before the bootstrap γ_i = γⁿ·(1 − terminated_i), F̄' is taken where they end,
         the goal is a state on the way, and F_iᵀB_i counts (1 − γⁿ)/(1 − γ) times: see zol.data.sampling.
         n falls to 1 with the learning rates. The first line needs N² products only on paper: see
-        zol.models.losses. A centred measure adds mean_{i≠j} a_i F_iᵀB_j, a_i = (1 − γ_i)/(1 − γ), to it. Once B
-        stands still, what is left is a loss of successor features, ``standing_loss``.
+        zol.models.losses. A centred measure adds mean_{i≠j} a_i F_iᵀB_j, a_i = (1 − γ_i)/(1 − γ), to it. Once
+        B stands still, what is left is a loss of successor features, ``standing_loss``.
         """
         c = self.config
         F_input = self.forward_input(here)

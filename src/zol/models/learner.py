@@ -93,10 +93,12 @@ class NetworkLearner(ABC):
             return ("actor",) if c.actor_averaging and network.actor is not None else ()
         if network.successor_features:
             raise ConfigError(
-                f"averaging={c.averaging} would ship averaged features with the covariance of the trained ones: "
-                f"a {network.source} model averages its actor alone, actor_averaging={c.averaging}"
+                f"averaging={c.averaging} would ship averaged features with the covariance of the trained "
+                f"ones: a {network.source} model averages its actor alone, actor_averaging={c.averaging}"
             )
-        return tuple(name for name, part in self.model.named_children() if any(True for _ in part.parameters()))
+        return tuple(
+            name for name, part in self.model.named_children() if any(True for _ in part.parameters())
+        )
 
     @property
     def checked(self) -> Network:

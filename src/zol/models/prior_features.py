@@ -79,7 +79,9 @@ class PriorFeaturesConfig(PretrainingConfig):
     @model_validator(mode="after")
     def _latents_are_those_of_rewards(self) -> Self:
         if self.prior_share:
-            raise ValueError("all latents of prior_features are those of rewards already: leave prior_share out")
+            raise ValueError(
+                "all latents of prior_features are those of rewards already: leave prior_share out"
+            )
         return self
 
     @model_validator(mode="after")

@@ -1,7 +1,7 @@
 r"""Training latents of random rewards: what somebody might ask for, made from the columns of a batch alone.
 
-A reward of the prior (zol.models.reward_prior) is a product, or a mean, of ramps over one to three columns. It
-is a function of *where a value lies among those of the batch*, not of the value: with
+A reward of the prior (zol.models.reward_prior) is a product, or a mean, of ramps over one to three columns.
+It is a function of *where a value lies among those of the batch*, not of the value: with
 
     q_k(s) = P(s'_k < s_k) + ½ P(s'_k = s_k)                         over the N states s' of the batch
 
@@ -20,7 +20,9 @@ from zol.models.layers import unit
 from zol.models.reward_prior import PriorShape, draw_rewards, evaluate, informative
 
 REWARDS = 64  # that are drawn for a batch
-SHAPE = PriorShape(at_least=0.5, reach=1.0, margins=(0.01, 1.0))  # more and less alike; quantiles end at 0 and 1
+SHAPE = PriorShape(
+    at_least=0.5, reach=1.0, margins=(0.01, 1.0)
+)  # more and less alike; quantiles end at 0 and 1
 
 
 @torch.no_grad()

@@ -80,13 +80,13 @@ class PretrainingConfig(Config):
     goal_share: float = Field(default=0.5, ge=0, le=1)
     """share of training latents that are B(s') of random states; the rest are uniform on the sphere"""
     prior_share: float = Field(default=0.0, ge=0, le=1)
-    """share of training latents that are prompts of random rewards, products of ramps over one to three columns
-    of the batch (zol.models.prior_latents). The rest are as ``goal_share`` says"""
+    """share of training latents that are prompts of random rewards, ramps over one to three columns of the
+    batch (zol.models.prior_latents). The rest are as ``goal_share`` says"""
     averaging: float = Field(default=0.0, ge=0, lt=1)
     """rate at which averaged weights of F, B and actor follow the trained ones: the model that is tested and
     saved has the averaged ones. 0 saves the trained ones"""
     actor_averaging: float = Field(default=0.0, ge=0, lt=1)
-    """the same of the actor alone: the model that is tested and saved acts by the average, and keeps the F and
+    """the same of the actor alone: the model that is tested and saved acts by the average, and has the F and
     B that are trained. 0 saves the trained actor itself"""
     actor_pessimism: float = Field(default=0.0, ge=0)
     """of the actor's Q"""

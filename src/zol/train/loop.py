@@ -322,7 +322,7 @@ class _Run:
         self.clock.restart(self.step)
 
     def _same_schedule(self, before: Mapping[str, Any], step: int, path: Path) -> None:
-        """More steps may be asked for until rates have begun to fall, or the learner has changed its course."""
+        """More steps may be asked for until rates have begun to fall, or training has changed otherwise."""
         old = TrainConfig(**{name: before[name] for name in TrainConfig.model_fields if name in before})
         if step and old.learning_scale(step - 1) != self.config.learning_scale(step - 1):
             raise CheckpointError(
@@ -333,7 +333,8 @@ class _Run:
             if old.first_step(share, step) != self.config.first_step(share, step):
                 raise CheckpointError(
                     f"{path} has reached step {step}, and at {share:.0%} of its steps={old.steps} training "
-                    f"changes; now steps={self.config.steps} is asked for: keep steps, or choose another folder"
+                    f"changes; now steps={self.config.steps} is asked for: keep steps, or choose another "
+                    "folder"
                 )
 
     def facts_of_the_model(self) -> dict[str, Any]:
