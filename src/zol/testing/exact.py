@@ -10,9 +10,9 @@ model. Centred features (``offset=1``) subtract means, m being the total mass of
     B(s) = R (e_s / √ρ(s) − √ρ),      F(s, a, z) = R · [M^{π_z}(s, a, s') / √ρ(s') − m √ρ(s')]_{s'}
 
 so that E_ρ[B] = 0 and FᵀB(s') = M(s, a, s')/ρ(s') − m. FB's centred measure does without E_ρ[B] = 0: with
-``features_centred=False`` B keeps its mean, B(s) = R e_s / √ρ(s), and FᵀB(s') is M(s, a, s')/ρ(s') − m all the
-same. The policy π_z is the soft-optimal one for the reward r_z(s) = B(s)ᵀz, so that it is differentiable in z.
-States are one-hot rows, actions are probabilities over A; both may be mixtures, in which F is linear.
+``features_centred=False`` B keeps its mean, B(s) = R e_s / √ρ(s), and FᵀB(s') is the same. The policy π_z is
+the soft-optimal one for the reward r_z(s) = B(s)ᵀz, so that it is differentiable in z. States are one-hot
+rows, actions are probabilities over A; both may be mixtures, in which F is linear.
 """
 
 import torch
