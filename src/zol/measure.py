@@ -31,7 +31,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from zol.models.base import Model
+from zol.models.base import Model, centres_features
 
 Shaping = Literal["softplus", "relu", "exp", "linear"]
 
@@ -137,13 +137,25 @@ def own_value_weights(model: Model, moment: Tensor, weights: Tensor, mean_reward
     return torch.cat([product / model.discount, here / model.discount, constant], dim=-1)
 
 
-def predicted_reward(model: Model, features: Tensor, weights: Tensor, mean_reward: Tensor) -> Tensor:
+def predicted_reward(model: Model, features: Tensor, weights: Tensor, unseen: Tensor) -> Tensor:
     """r̂(s) = φ(s)ᵀu ``[...]``, for regressors φ(s) ``[..., d]`` and weights u = argmin_u E_ρ[(r − φᵀu)²].
 
-    Centred features have mean zero, so that they do not see the mean reward E_ρ[r]; it is added for them.
+    It is the reward whose value the model's own is. A centred measure's value counts the mean reward E_ρ[r]
+    once, and nothing of what features say beside it on average, E_ρ[φ]ᵀu: ``unseen`` is their difference
+    (:func:`unseen_reward`), and is added for such models.
     """
     seen = (features * weights).sum(-1)
-    return seen + model.measure.offset * mean_reward
+    return seen + model.measure.offset * unseen
+
+
+def mean_features(model: Model, mean: Tensor) -> Tensor:
+    """E_ρ[φ] ``[d]`` of a sample as the model's F counts it: 0 if the model subtracts a mean itself."""
+    return torch.zeros_like(mean) if centres_features(model) else mean
+
+
+def unseen_reward(model: Model, mean_reward: Tensor, weights: Tensor, mean: Tensor) -> Tensor:
+    """E_ρ[r] − E_ρ[φ]ᵀu ``[T]``, from mean rewards ``[T]``, weights ``[T, d]`` and E_ρ[φ] ``[d]``."""
+    return mean_reward - weights @ mean_features(model, mean)
 
 
 def first_state(model: Model, obs: Tensor, next_obs: Tensor) -> Tensor:

@@ -73,7 +73,7 @@ def reward(
     if how == "weighted":
         table = _soft_maximum(temperature, scaled(table, exponent)) * table * table.shape[1]
     regress = how in ("ridge", "least_squares")
-    moment, covariance = _moments(model, obs, table, chunk, regress=regress)
+    moment, covariance, _ = _moments(model, obs, table, chunk, regress=regress)
     if how == "ridge":
         d = covariance.shape[0]
         lam = ridge * covariance.diagonal().mean()
@@ -92,19 +92,22 @@ class RewardMoments:
     moment: Tensor  # v = E[B r], [T, d], not projected
     weights: Tensor  # u = argmin_u E[(r − φᵀu)²], [T, d]
     mean: Tensor  # E[r], [T]
+    unseen: Tensor  # E[r] − E[φ]ᵀu, [T]: what a centred measure adds to φᵀu (zol.measure.predicted_reward)
 
 
 def reward_moments(model: Model, obs: Tensor, rewards: Tensor, *, chunk: int = CHUNK) -> RewardMoments:
     """E[B r], least-squares weights of the reward and E[r], of rewards ``[T, N]`` of states ``[N, D]``."""
     _check(model, obs, rewards)
     table, exponent = ordinary_scale(rewards)
-    moment, _ = _moments(model, obs, table, chunk, regress=False)
-    crossed, covariance = _moments(model, obs, table, chunk, regress=True)
-    weights = crossed @ _pseudo_inverse(covariance)
+    moment, *_ = _moments(model, obs, table, chunk, regress=False)
+    crossed, covariance, features = _moments(model, obs, table, chunk, regress=True)
+    weights, mean = crossed @ _pseudo_inverse(covariance), table.mean(-1)
+    unseen = measure.unseen_reward(model, mean, weights.to(mean.dtype), features.to(mean.dtype))
     return RewardMoments(
         scaled(moment, exponent).to(obs.dtype),
         scaled(weights, exponent).to(obs.dtype),
-        scaled(table.mean(-1), exponent),
+        scaled(mean, exponent),
+        scaled(unseen, exponent),
     )
 
 
@@ -151,8 +154,8 @@ def start_rewards(model: Model, obs: Tensor, rewards: Tensor, starts: Tensor) ->
         return rewards.new_zeros(len(rewards), len(starts))
     found = reward_moments(model, obs, rewards)
     phi = regressors(model)(starts)  # [S, d]
-    weights, mean = found.weights.unsqueeze(1).to(phi.dtype), found.mean.unsqueeze(1).to(phi.dtype)
-    return measure.predicted_reward(model, phi, weights, mean)
+    weights, unseen = found.weights.unsqueeze(1).to(phi.dtype), found.unseen.unsqueeze(1).to(phi.dtype)
+    return measure.predicted_reward(model, phi, weights, unseen)
 
 
 def differences(model: Model, before: Tensor, obs: Tensor, rewards: Tensor, *, chunk: int = CHUNK) -> Tensor:
@@ -233,22 +236,26 @@ def backward_features(model: Model, obs: Tensor, chunk: int = CHUNK) -> Tensor:
         return torch.cat([model.backward(part) for part in obs.split(chunk)])
 
 
-def _moments(model: Model, obs: Tensor, table: Tensor, chunk: int, *, regress: bool) -> tuple[Tensor, Tensor]:
-    """E[r B] ``[T, d]``, or with ``regress`` E[r φ] and E[φ φᵀ] ``[d, d]``.
+def _moments(
+    model: Model, obs: Tensor, table: Tensor, chunk: int, *, regress: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """E[r B] ``[T, d]``, or with ``regress`` E[r φ], E[φ φᵀ] ``[d, d]`` and E[φ] ``[d]``.
 
-    Both are accumulated in float64, so that chunking cannot show.
+    They are accumulated in float64, so that chunking cannot show.
     """
     embed = regressors(model) if regress else model.backward
     d, n = model.z_dim, len(obs)
     moment = torch.zeros(len(table), d, dtype=torch.float64, device=obs.device)
     covariance = torch.zeros(d, d, dtype=torch.float64, device=obs.device)
+    mean = torch.zeros(d, dtype=torch.float64, device=obs.device)
     with torch.no_grad():
         for states, values in zip(obs.split(chunk), table.split(chunk, dim=1), strict=True):
             B = embed(states).double()
             moment += values.double() @ B
             if regress:
                 covariance += B.mT @ B
-    return moment / n, covariance / n
+                mean += B.sum(0)
+    return moment / n, covariance / n, mean / n
 
 
 def _projected(model: Model, moment: Tensor, exponent: Tensor, dtype: torch.dtype) -> Tensor:

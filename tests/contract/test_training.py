@@ -44,7 +44,17 @@ def learner(**changes: object) -> FBLearner:
     return FBLearner(fb_network(config, torch.Generator().manual_seed(1)), config)
 
 
-@pytest.mark.parametrize("change", [{}, {"discrete": True}, {"n_step": 5}, {"actor_averaging": 0.1}], ids=str)
+@pytest.mark.parametrize(
+    "change",
+    [
+        {},
+        {"discrete": True},
+        {"n_step": 5},
+        {"actor_averaging": 0.1},
+        {"centred": True, "prior_share": 0.4, "averaging": 0.1},
+    ],
+    ids=str,
+)
 def test_resume_is_exact(data: Dataset, tmp_path: Path, change: dict) -> None:
     whole = learner(**change)
     fit(whole, data, settings(40), tmp_path / "whole")
@@ -60,16 +70,23 @@ def test_resume_is_exact(data: Dataset, tmp_path: Path, change: dict) -> None:
     assert [line["step"] for line in history] == [5, 10, 15, 20, 25, 30, 35, 40]
 
 
-def test_an_averaged_actor_is_what_is_tested_and_saved(data: Dataset, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("option", "parts"),
+    [("actor_averaging", ("actor",)), ("averaging", ("actor", "forward_map", "backward_map"))],
+)
+def test_averaged_weights_are_what_is_tested_and_saved(
+    data: Dataset, tmp_path: Path, option: str, parts: tuple[str, ...]
+) -> None:
     """θ̄ ← (1 − ρ) θ̄ + ρ θ after every step; nothing that is trained hears of it."""
-    plain, averaging, rate = learner(), learner(actor_averaging=0.1), 0.1
-    expected = {name: value.clone() for name, value in plain.model.actor.state_dict().items()}
+    plain, averaging, rate = learner(), learner(**{option: 0.1}), 0.1
+    expected = {name: value.clone() for name, value in plain.model.state_dict().items()}
     update = averaging.update
 
     def watched(batch: Batch, generator: torch.Generator) -> Any:
         terms = update(batch, generator)
-        for name, value in averaging.model.actor.state_dict().items():
-            expected[name] = (1 - rate) * expected[name] + rate * value
+        for name, value in averaging.model.state_dict().items():
+            old = expected[name] if name.startswith(parts) else value
+            expected[name] = (1 - rate) * old + rate * value
         return terms
 
     averaging.update = watched  # type: ignore[method-assign]
@@ -78,10 +95,9 @@ def test_an_averaged_actor_is_what_is_tested_and_saved(data: Dataset, tmp_path: 
     assert model_hash(plain.model) == model_hash(averaging.model)
     saved = checkpoint.load(tmp_path / "run").model
     assert model_hash(saved) == model_hash(averaging.checked) != model_hash(plain.model)
-    for name, value in saved.actor.state_dict().items():
-        assert torch.allclose(value, expected[name], atol=1e-6)
-    obs = torch.randn(5, 2, generator=torch.Generator().manual_seed(0))
-    assert torch.equal(saved.backward(obs), plain.model.backward(obs))
+    for name, value in saved.state_dict().items():
+        assert torch.allclose(value.double(), expected[name].double(), atol=1e-6), name
+        assert torch.equal(value, plain.model.state_dict()[name]) != name.startswith(parts), name
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "scheduler"])
@@ -183,15 +199,36 @@ def test_more_steps_can_be_asked_for_until_annealing_has_begun(data: Dataset, tm
     assert model_hash(train(40, "early").model) == model_hash(train(40, "whole").model)
 
 
-def stop_at(step: int, path: Path, data: Dataset) -> None:
+@pytest.mark.parametrize("stopped", [5, 12])
+def test_resume_is_exact_before_and_after_b_stands_still(data: Dataset, tmp_path: Path, stopped: int) -> None:
+    """It does so at step 8 of 20. From then on the number of steps stays what it is."""
+    change = {"freeze_backward": 0.4, "centred": True, "averaging": 0.1}
+
+    def train(name: str, steps: int = 20) -> FBLearner:
+        one = learner(**change)
+        config = TrainConfig(steps=steps, batch_size=32, log_every=5, save_every=10, anneal=0.2)
+        fit(one, data, config, tmp_path / name)
+        return one
+
+    stop_at(stopped, tmp_path / "parts", data, anneal=0.2, **change)
+    if stopped > 8:
+        with pytest.raises(CheckpointError, match="at 40% of its steps=20 training changes; now steps=30"):
+            train("parts", steps=30)
+    whole, resumed = train("whole"), train("parts")
+    assert model_hash(whole.model) == model_hash(resumed.model)
+    for name, value in whole.state_dict().items():
+        assert torch.equal(value, resumed.state_dict()[name]), name
+
+
+def stop_at(step: int, path: Path, data: Dataset, anneal: float = 0.5, **change: object) -> None:
     def interrupt(now: int) -> dict[str, float]:
         if now == step:
             os.kill(os.getpid(), signal.SIGINT)
         return {}
 
-    config = TrainConfig(steps=20, batch_size=32, log_every=5, save_every=10, anneal=0.5, eval_every=step)
+    config = TrainConfig(steps=20, batch_size=32, log_every=5, save_every=10, anneal=anneal, eval_every=step)
     with pytest.raises(KeyboardInterrupt):
-        fit(learner(), data, config, path, on_eval=interrupt)
+        fit(learner(**change), data, config, path, on_eval=interrupt)
 
 
 def test_divergence_is_named_and_the_last_good_state_stays(data: Dataset, tmp_path: Path) -> None:

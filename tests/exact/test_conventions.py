@@ -1,7 +1,8 @@
 """Whoever reads a value, a ratio or a Bellman equation off a model gets the same numbers in every convention.
 
-Each test runs one consumer on exact models of all eight conventions (normalised × begins × centred) and
-compares it with linear algebra on the MDP.
+Each test runs one consumer on exact models of all eight conventions (normalised × begins × centred), and of
+the centred measure of features that keep their mean, as FB learns it, and compares it with linear algebra on
+the MDP.
 """
 
 import itertools
@@ -30,7 +31,7 @@ from zol.evidence import Evidence
 from zol.imagination.dynamics import DynamicsConfig
 from zol.imagination.learned_world import LearnedWorld
 from zol.imagination.rollouts import ImaginedRollouts
-from zol.models.base import Measure
+from zol.models.base import CENTRED, Measure
 from zol.tasks import Task
 from zol.testing.exact import ExactFB
 from zol.train.health import HealthSample, check_health
@@ -42,6 +43,7 @@ CONVENTIONS = [
     Measure(normalised, begins, offset)  # type: ignore[arg-type]
     for normalised, begins, offset in itertools.product((False, True), ("next", "current"), (0.0, 1.0))
 ]
+MODELS = [*((measure, True) for measure in CONVENTIONS), (CENTRED, False)]  # and whether features have mean 0
 STATES, STARTS, GAMMA = 6, 4, 0.6
 EVERY = torch.eye(STATES, dtype=torch.float64)
 REWARDS = 3 * torch.rand(2, STATES, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
@@ -94,12 +96,20 @@ class Case:
         return (1 - GAMMA) * self.values()[..., :STARTS].mean(-1)
 
 
-@pytest.fixture(params=CONVENTIONS, ids=lambda m: f"{m.normalised}-{m.begins}-{m.offset}", scope="module")
+def named(case: tuple[Measure, bool]) -> str:
+    how, centred = case
+    return f"{how.normalised}-{how.begins}-{how.offset}{'' if centred else '-features with a mean'}"
+
+
+@pytest.fixture(params=MODELS, ids=named, scope="module")
 def case(request: pytest.FixtureRequest) -> Case:
     corridor = chain(STATES, discount=GAMMA, slip=0.0)
     mdp = FiniteMDP(corridor.transition, EVERY[:STARTS].mean(0), GAMMA)
     density = torch.full((STATES,), 1 / STATES, dtype=torch.float64)
-    model = ExactFB(mdp, density, temperature=1e-3, measure=request.param, generator=seeded(2))
+    measure, centred = request.param
+    model = ExactFB(
+        mdp, density, temperature=1e-3, measure=measure, features_centred=centred, generator=seeded(2)
+    )
     evidence = Evidence(("a", "b"), EVERY, REWARDS, EVERY[:STARTS])
     tasks = [
         Task(name, partial(lambda row, s: s["state"].double() @ row, row))
@@ -246,9 +256,10 @@ def healthy_model(measure: Measure, **settings: float) -> Wrong:
     return model
 
 
-@pytest.mark.parametrize("measure", CONVENTIONS, ids=str)
-def test_an_exact_model_is_healthy(measure: Measure) -> None:
+@pytest.mark.parametrize(("measure", "centred"), MODELS, ids=str)
+def test_an_exact_model_is_healthy(measure: Measure, centred: bool) -> None:
     sample, model = health_sample(), healthy_model(measure)
+    model.features_centred &= centred
     found = {name: float(value) for name, value in check_health(model, sample).items()}
     small = 2 * STATES / len(sample.batch)  # pairs i ≠ j of a finite sample leave out the diagonal
     assert found["ratio_mean"] == pytest.approx(1, abs=1e-8)

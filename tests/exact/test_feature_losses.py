@@ -216,8 +216,8 @@ def remembered(learner: Any) -> dict[str, Tensor]:
     drawn: dict[str, Tensor] = {}
     draw = learner.training_latents
 
-    def remember(embedded: Tensor, generator: torch.Generator) -> Tensor:
-        drawn["z"] = draw(embedded, generator)
+    def remember(embedded: Tensor, generator: torch.Generator, states: Tensor) -> Tensor:
+        drawn["z"] = draw(embedded, generator, states)
         return drawn["z"]
 
     learner.training_latents = remember

@@ -79,7 +79,7 @@ def test_batched_rollouts_equal_one_environment_at_a_time(bootstrap: bool) -> No
     generator = torch.Generator().manual_seed(3)
     z, starts = model.project(torch.randn(4, 6, generator=generator)), torch.randn(5, 4, generator=generator)
     weights = torch.randn(3, 6, generator=generator) if bootstrap else None
-    moments = RewardMoments(weights, weights, torch.zeros(3)) if weights is not None else None
+    moments = RewardMoments(weights, weights, torch.zeros(3), torch.zeros(3)) if weights is not None else None
     rollouts = ImaginedRollouts(model, dynamics, LAYOUT, TASKS, starts, horizon, bootstrap=moments)
     got = rollouts.values(z, generator)
     assert got.shape == (4, 3, 3, 5)

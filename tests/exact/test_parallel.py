@@ -37,6 +37,11 @@ CASES: dict[str, dict[str, Any]] = {  # of FB, unless a model is named
     "icvf": {"model": "successor_features", "features": "icvf"},
     "rldp": {"model": "successor_features", "features": "rldp", "dynamics_horizon": 3},
     **{f"stretches of {name}": {"model": name, "n_step": 9} for name in ("one_step_fb", "hilp", "td_jepa")},
+    "centred": {"centred": True, "n_step": 9, "q_loss": 0.1},
+    "centred, pessimistic": {"centred": True, "pessimism": 0.5},
+    "standing B": {"centred": True, "freeze_backward": 0.5},
+    "prior over rewards": {"prior_share": 0.4, "averaging": 0.1, "hindsight": 0.2},
+    **{f"prior of {name}": {"model": name, "prior_share": 0.4} for name in ("hilp", "td_jepa")},
     "cloning": {"bc": 0.3, "encoder": "deep"},
     "joined flow": {"joined": True, "actor": "flow", "bc": 0.3},
     **{f"flow of {name}": {"model": name, "actor": "flow", "bc": 0.3} for name in ("fb", "hilp", "td_jepa")},
@@ -83,6 +88,7 @@ def train(changes: dict[str, Any]) -> dict[str, torch.Tensor]:
             step
         )
         batch = Batch(**{name: parallel.share(column) for name, column in columns.items()})
+        learner.note_progress(step / STEPS)
         terms = learner.update(with_demonstrations(batch, step) if entry.online else batch, generator)
         seen |= {f"{step} {name}": value for name, value in terms.items()}
     state = {**learner.model.state_dict(), **learner.state_dict()}

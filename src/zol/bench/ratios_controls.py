@@ -59,7 +59,10 @@ def _data(problem: ValueProblem, latents: int, projection: Projection | None) ->
 def _exact(problem: ValueProblem, features: Tensor, projection: Projection | None) -> Estimated:
     B = prompt.backward_features(problem.model, problem.evidence.obs).double()
     inverse = torch.linalg.pinv(B.mT @ B / len(B), rtol=1e-10, hermitian=True)
-    w = features @ inverse @ B.mT + measure.ratio_at_zero(problem.model)  # [K, N]
+    offset = measure.ratio_at_zero(problem.model)
+    if offset:
+        features = features - offset * measure.mean_features(problem.model, B.mean(0))
+    w = features @ inverse @ B.mT + offset  # [K, N]
     mean = w @ problem.evidence.rewards.double().mT / len(B)
     return Estimated(ValueEstimate(mean, torch.zeros_like(mean)), _seen(problem, w, projection), 0.0)
 

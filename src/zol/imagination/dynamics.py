@@ -153,6 +153,7 @@ class DynamicsLearner:
         self.checked = None  # not a model of behaviour, so none of its health checks apply
         self.facts: Mapping[str, Any] = {}
         self.shown = {"loss": "loss"}
+        self.turning_points = ()
         self.batches = BatchSpec(physics=bool(model.config.hidden_fields))
         self.optimiser = Adam(model.parameters(), model.config.learning_rate)
         sample = dataset.sample(min(len(dataset), STATISTICS_SAMPLE), torch.Generator().manual_seed(0))
@@ -178,6 +179,9 @@ class DynamicsLearner:
     def scale_learning_rates(self, scale: float) -> None:
         """Use this share of the configured learning rate from now on."""
         self.optimiser.scale_learning_rate(scale)
+
+    def note_progress(self, share: float) -> None:
+        """Nothing here depends on it."""
 
     def state_dict(self) -> dict[str, Tensor]:
         """Optimiser moments, as flat named tensors."""

@@ -6,14 +6,15 @@ and broadcast, so *tasks × start states* is one call:
 
     starts [S, D],  z [T, 1, d]  →  act [T, S, A]  →  forward [P, T, S, d]
 
-Four more things are optional: :class:`HasFixedLatents`, :class:`HasRegressors` and :class:`HasLayout` have a
-default that suits every model; only a model with :class:`HasSamples` can be asked for random actions.
+Five more things are optional: :class:`HasFixedLatents`, :class:`HasRegressors`, :class:`HasCentredFeatures`
+and :class:`HasLayout` have a default that suits every model; only a model with :class:`HasSamples` can be
+asked for random actions.
 """
 
 import hashlib
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
@@ -38,8 +39,8 @@ class Measure:
     ``normalised``: M carries the factor 1 − γ already (total mass 1 instead of 1/(1 − γ)).
     ``begins``: the sum Σ_t γ^t counts ``"next"`` states s_{t+1} (Meta's code, our default) or the
     ``"current"`` ones s_t, beginning with s_0 itself (the paper's equation).
-    ``offset``: what the ratio is at F·B = 0. It is 1 for models whose features were centred on the data:
-    they cannot express a constant, and every ratio has mean one.
+    ``offset``: what the ratio is at F·B = 0. It is 1 for models whose features were centred on the data,
+    which cannot express a constant, and for FB's centred measure, where F·B is what differs from one.
     """
 
     normalised: bool = False
@@ -49,6 +50,9 @@ class Measure:
     def scale(self, discount: float) -> float:
         """The factor that turns F·B into a ratio of distributions."""
         return 1.0 if self.normalised else 1.0 - discount
+
+
+CENTRED = Measure(offset=1.0)  # of models that we train ourselves
 
 
 @runtime_checkable
@@ -113,6 +117,15 @@ class HasRegressors(Protocol):
 
 
 @runtime_checkable
+class HasCentredFeatures(Protocol):
+    """Optional: a model that may subtract the mean of its features itself, such as HILP."""
+
+    @property
+    def features_centred(self) -> bool:
+        """Whether it does; its measure then has the offset 1. A measure with that offset may do without."""
+
+
+@runtime_checkable
 class HasLayout(Protocol):
     """Optional: a model that knows what the columns of its observations mean."""
 
@@ -136,6 +149,11 @@ def sampled_policy(model: Model, z: Tensor, generator: torch.Generator) -> Calla
 def regressors_of(model: Model) -> Callable[[Tensor], Tensor]:
     """φ, the features in which the model's rewards are linear; B unless the model has others."""
     return model.regressors if isinstance(model, HasRegressors) else model.backward
+
+
+def centres_features(model: Model) -> bool:
+    """Whether the model's features have had their mean subtracted; no, unless it says so."""
+    return isinstance(model, HasCentredFeatures) and model.features_centred
 
 
 def layout_of(model: Model) -> Layout:
@@ -175,6 +193,13 @@ class Learner(Protocol):
 
     def scale_learning_rates(self, scale: float) -> None:
         """Use this share of the configured learning rates from now on."""
+
+    @property
+    def turning_points(self) -> Sequence[float]:
+        """Shares of all steps at which training changes: once past one, a run keeps its number of steps."""
+
+    def note_progress(self, share: float) -> None:
+        """Which share of all steps has been taken; said before every step."""
 
     def state_dict(self) -> dict[str, Tensor]:
         """Everything beyond the model that an exact resume needs: targets and optimisers, as tensors."""

@@ -29,7 +29,7 @@ from zol.common import parallel
 from zol.common.errors import CheckpointError, DataError
 from zol.data import Batch, BatchSpec
 from zol.models.architecture import Head, NetworkConfig, Tower
-from zol.models.fb import FBConfig, FBLearner, encoded
+from zol.models.fb import FBConfig, FBLearner, shape_of
 from zol.models.layers import unit
 from zol.models.learner import View
 from zol.models.losses import pessimistic
@@ -88,6 +88,11 @@ class FBCPRConfig(FBConfig):
             )
         if self.n_step > 1:
             raise ValueError(f"n_step={self.n_step}: FB-CPR bootstraps after every step, as published")
+        if self.prior_share or self.freeze_backward:
+            raise ValueError(
+                "FB-CPR mixes its latents in its own way, and B follows what its policies visit: leave "
+                "prior_share and freeze_backward out, or train fb"
+            )
         return self
 
 
@@ -158,7 +163,7 @@ class FBCPRLearner(FBLearner):
         )
         judge = Head(hidden=c.discriminator_hidden, layers=c.discriminator_layers)
         return plain_network(
-            c, "fb_cpr", critic=critic, discriminator=judge, window=c.window, **encoded(config)
+            c, "fb_cpr", critic=critic, discriminator=judge, window=c.window, **shape_of(config)
         )
 
     @classmethod

@@ -1,9 +1,10 @@
 r"""What learners of a :class:`~zol.models.network.Network` share.
 
 Everything in the family trains F by temporal differences towards slow targets and an actor that climbs Fᵀz,
-for latents drawn from the sphere or from B of random states:
+for latents drawn from the sphere, from B of random states or from a prior over rewards:
 
-    z ~ uniform on the sphere, or Π(B(s'_k)) for a random row k, with probability ``goal_share``
+    z ~ uniform on the sphere, or Π(B(s'_k)) for a random row k, with probability ``goal_share``;
+        with probability ``prior_share`` Π(E[B r]) of a random reward r instead (zol.models.prior_latents)
     actor:   maximise  mean_i agg_P F(s_i, a_i, z_i)ᵀ z_i,  in the ways of zol.models.actors
     targets: θ̄ ← (1 − τ) θ̄ + τ θ
 
@@ -23,6 +24,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from zol.common import parallel
+from zol.common.config import ConfigError
+from zol.common.errors import DataError
 from zol.data import Batch, BatchSpec
 from zol.models import actors
 from zol.models.architecture import NetworkConfig
@@ -30,6 +33,7 @@ from zol.models.layers import unit
 from zol.models.network import Network
 from zol.models.optimisation import Adam, move_towards, named_state, restore_state
 from zol.models.parts import greedy_values
+from zol.models.prior_latents import reward_latents
 
 View = Callable[[tuple[str, ...]], Tensor]
 """What parts of the network see of one batch of observations: fields read → ``[N, width]``."""
@@ -53,6 +57,7 @@ class NetworkLearner(ABC):
         self.accept(model.config)
         self.model, self.config, self.autocast = model.requires_grad_(False), config, autocast
         self.n_step: int = config.n_step
+        self.progress = 0.0
         self._targets: dict[str, tuple[nn.Module, nn.Module, float]] = {}
         self._helpers: dict[str, nn.Module] = {}
         self._optimisers: dict[str, Adam] = {}
@@ -66,8 +71,10 @@ class NetworkLearner(ABC):
         if model.config.actor is not None:
             self.actor = actors.actor_of(self)
             self.actor_optimiser = self.actor.optimiser
-            if config.actor_averaging:
-                self.add_target("averaged_actor", model.actor, config.actor_averaging)
+        self.averaged = self._averaged_parts()
+        for part in self.averaged:
+            rate = config.averaging or config.actor_averaging
+            self.add_target(f"averaged_{part}", model.get_submodule(part), rate)
 
     @staticmethod
     @abstractmethod
@@ -79,13 +86,28 @@ class NetworkLearner(ABC):
         """Refuse a network that this learner cannot train, saying why."""
         actors.require_trainable(network)
 
+    def _averaged_parts(self) -> tuple[str, ...]:
+        """The parts of the network of which an average is tested and saved."""
+        c, network = self.config, self.model.config
+        if not c.averaging:
+            return ("actor",) if c.actor_averaging and network.actor is not None else ()
+        if network.successor_features:
+            raise ConfigError(
+                f"averaging={c.averaging} would ship averaged features with the covariance of the trained "
+                f"ones: a {network.source} model averages its actor alone, actor_averaging={c.averaging}"
+            )
+        return tuple(
+            name for name, part in self.model.named_children() if any(True for _ in part.parameters())
+        )
+
     @property
     def checked(self) -> Network:
-        """The network, a whole model at any time; with ``actor_averaging`` one that acts by the average."""
-        if "averaged_actor" not in self._targets:
+        """The network, a whole model at any time; with ``averaging`` one of averaged weights."""
+        if not self.averaged:
             return self.model
         averaged = deepcopy(self.model)
-        averaged.actor.load_state_dict(self._targets["averaged_actor"][0].state_dict())
+        for part in self.averaged:
+            averaged.get_submodule(part).load_state_dict(self._targets[f"averaged_{part}"][0].state_dict())
         return averaged
 
     @property
@@ -197,15 +219,48 @@ class NetworkLearner(ABC):
         with torch.no_grad():
             return self.forward_input(view, target=target)
 
-    def training_latents(self, embedded: Tensor, generator: torch.Generator) -> Tensor:
-        """Uniform on the sphere, or the embedding of a random next state: what π_z is trained for."""
+    def training_latents(
+        self, embedded: Tensor, generator: torch.Generator, states: Tensor | None = None
+    ) -> Tensor:
+        """Uniform on the sphere, or the embedding of a random next state: what π_z is trained for.
+
+        ``states`` ``[N, D]`` are those whose B ``[N, d]`` is ``embedded``. Latents of random rewards, a share
+        of ``prior_share``, need them.
+        """
         n = parallel.size() * len(embedded)
         uniform = self.normal(embedded, generator)
         rows = parallel.share(torch.randperm(n, generator=generator, device=generator.device))
-        goals = parallel.gather(embedded)[rows.to(embedded.device)]
+        everyone = parallel.gather(embedded)
+        goals = everyone[rows.to(embedded.device)]
         chosen = torch.rand(n, 1, generator=generator, device=generator.device)
         is_goal = parallel.share(chosen).to(embedded.device) < self.config.goal_share
-        return unit(torch.where(is_goal, goals, uniform))
+        z = unit(torch.where(is_goal, goals, uniform))
+        return self._with_prior(z, everyone, states, generator) if self.config.prior_share else z
+
+    def _with_prior(
+        self, z: Tensor, everyone: Tensor, states: Tensor | None, generator: torch.Generator
+    ) -> Tensor:
+        """Latents ``[N, d]``, a share of them replaced by those of random rewards on the global batch."""
+        if states is None:
+            raise DataError(
+                f"prior_share={self.config.prior_share} draws rewards over the batch's states, and "
+                f"{type(self).__name__} gives none: training_latents(B, generator, states)"
+            )
+        known = reward_latents(everyone, parallel.gather(self._goal_columns(states)), generator)
+        share, which = self.uniform(z, generator), self.uniform(z, generator)
+        if not len(known):
+            return z
+        rows = (len(known) * which).long().clamp_max(len(known) - 1).squeeze(-1)
+        return torch.where(share < self.config.prior_share, known[rows], z)
+
+    def _goal_columns(self, obs: Tensor) -> Tensor:
+        """The columns of observations that B reads, as they are."""
+        c = self.model.config
+        part = c.backward or c.left
+        if part is None or not part.reads:
+            return obs
+        columns = c.columns()
+        return torch.cat([obs[..., columns[name]] for name in part.reads], dim=-1)
 
     @staticmethod
     def normal(like: Tensor, generator: torch.Generator) -> Tensor:
@@ -258,6 +313,15 @@ class NetworkLearner(ABC):
         self.n_step = max(1, round(scale * self.config.n_step))
         for optimiser in self._optimisers.values():
             optimiser.scale_learning_rate(scale)
+
+    @property
+    def turning_points(self) -> tuple[float, ...]:
+        """Shares of all steps at which training changes; none, unless a learner has some."""
+        return ()
+
+    def note_progress(self, share: float) -> None:
+        """Which share of all steps has been taken, said before every step."""
+        self.progress = share
 
     def state_dict(self) -> dict[str, Tensor]:
         """Targets and optimiser moments, as flat named tensors."""

@@ -76,6 +76,55 @@ def _measure_loss(off: Tensor, on: Tensor, n: int) -> Loss:
     return Loss(value, {name: term.detach() for name, term in terms.items()})
 
 
+def centring_term(F: Tensor, B: Tensor, constant: Tensor) -> Tensor:
+    r"""mean_{i≠j} a_i F_iᵀB_j, summed over members: what a centred measure adds to either loss above.
+
+    A centred model's density is 1/(1 − γ) + FᵀB. Put into the Bellman equation m_i = c_i δ/ρ + γ_i m'_i, this
+    leaves F_iᵀB_j = c_i δ_ij/ρ + γ_i F'_iᵀB_j − a_i with
+
+        a_i = (1 − γ_i)/(1 − γ),
+
+    which is 1 for a step, 1/(1 − γ) for one into a terminal state, and (1 − γⁿ)/(1 − γ) for n steps. Of the
+    square ½(F_iᵀB_j − γ_i F̄'_iᵀB̄_j + a_i)² only a_i F_iᵀB_j is new and has a gradient. Any pessimistic target
+    is as good, because a constant of the ensemble passes through it. In O(N d), ``constant`` [N] being a:
+
+        Σ_{i≠j} a_i F_iᵀB_j = (Σ_i a_i F_i)ᵀ(Σ_j B_j) − Σ_i a_i F_iᵀB_i.
+    """
+    n = parallel.size() * len(B)
+    rows = constant.unsqueeze(-1) * F.sum(0)  # [N, d]
+    forward, backward, on = parallel.total(rows.sum(0), B.sum(0), (rows * B).sum())
+    return (forward @ backward - on) / (n * (n - 1))
+
+
+def standing_loss(
+    F: Tensor,
+    B: Tensor,
+    target_F: Tensor,
+    gamma: Tensor,
+    covariance: Tensor,
+    mean: Tensor,
+    mass: Tensor | None = None,
+    constant: Tensor | None = None,
+) -> Loss:
+    r"""The measure loss of F alone, where B stands still: pairs become C = E[BBᵀ] and E[B], which are known.
+
+        L = Σ_P mean_i  ½ (F_i − γ_i F̄'_i)ᵀ C (F_i − γ_i F̄'_i) − c_i F_iᵀB_i + a_i F_iᵀE[B]
+          = Σ_P mean_i  ½ (F_i − y_i)ᵀ C (F_i − y_i) + constants,    y_i = C⁻¹(c_i B_i − a_i E[B]) + γ_i F̄'_i
+
+    F is thus fitted to the successor features of C⁻¹B. For an orthonormal B, C = I, and without a centred
+    measure, a = 0, that is ½ ‖F_i − B(s'_i) − γ_i F̄'_i‖², the plain loss of successor features. ``mass`` [N]
+    is c and ``constant`` [N] is a, as above; without them c = 1 and a = 0.
+    """
+    change = F - gamma.unsqueeze(-1) * target_F  # [P, N, d]
+    off = 0.5 * ((change @ covariance) * change).sum(-1)
+    if constant is not None:
+        off = off + constant * (F @ mean)
+    pull = _weighted((F * B).sum(-1), mass)
+    terms = {"off_diagonal": len(F) * parallel.mean(off), "diagonal": len(F) * parallel.mean(pull)}
+    value = terms["off_diagonal"] - terms["diagonal"]
+    return Loss(value, {name: term.detach() for name, term in terms.items()})
+
+
 def orthonormality_loss(B: Tensor) -> Tensor:
     """½ mean_{i≠j} (B_iᵀB_j)² − mean_i B_iᵀB_i, which pulls E[B Bᵀ] towards the identity; O(N d²)."""
     n = parallel.size() * len(B)
@@ -101,11 +150,19 @@ def q_loss(
     gamma: Tensor,
     penalty: float,
     mass: Tensor | None = None,
+    constant: Tensor | None = None,
 ) -> Tensor:
-    """½ Σ_P MSE(Fᵀz, m r̂ + γ Q̄) with r̂ = B·(BᵀB/N)⁻¹z, the reward that z stands for. target_F [P,N,d]."""
+    """½ Σ_P MSE(Fᵀz, m r̂ + γ Q̄) with r̂ = B·(BᵀB/N)⁻¹z, the reward that z stands for. target_F [P,N,d].
+
+    A centred measure's value is Fᵀz + E[r̂]/(1 − γ), so that a_i E[r̂] is taken off the reward: ``constant`` is
+    a as in :func:`centring_term`, and E[r̂] = E[B]·(BᵀB/N)⁻¹z.
+    """
     with torch.no_grad():
         covariance = parallel.total(B.mT @ B)[0] / (parallel.size() * len(B))
         reward = _weighted((torch.linalg.solve(covariance, B, left=False) * z).sum(-1), mass)
+        if constant is not None:
+            mean = parallel.total(B.sum(0))[0] / (parallel.size() * len(B))
+            reward = reward - constant * (z @ torch.linalg.solve(covariance, mean))
         target = reward + gamma * pessimistic((target_F * z).sum(-1), penalty)
     error: Tensor = (F * z).sum(-1) - target  # [P, N]
     return 0.5 * len(F) * parallel.mean(error.square())

@@ -109,6 +109,11 @@ class Network(nn.Module):
         """Which successor measure F and B factorise."""
         return self.config.measure
 
+    @property
+    def features_centred(self) -> bool:
+        """Whether the mean of the features is subtracted."""
+        return self.config.centred
+
     def freeze(self) -> "Network":
         """The same network for test time: no gradients for its weights."""
         return self.requires_grad_(False).eval()

@@ -24,7 +24,7 @@ from torch import Tensor
 from zol.common.errors import DataError
 from zol.data import Batch, BatchSpec
 from zol.models.architecture import NetworkConfig
-from zol.models.fb import FBConfig, FBLearner, encoded
+from zol.models.fb import FBConfig, FBLearner, shape_of
 from zol.models.learner import View
 from zol.models.pretraining import Pretraining
 from zol.models.settings import plain_network
@@ -42,7 +42,7 @@ class OneStepFBLearner(FBLearner):
     @staticmethod
     def architecture(config: FBConfig) -> NetworkConfig:
         """F without z, B and an actor on one flat observation."""
-        return plain_network(config, "one_step_fb", forward_reads_latent=False, **encoded(config))
+        return plain_network(config, "one_step_fb", forward_reads_latent=False, **shape_of(config))
 
     @property
     def batches(self) -> BatchSpec:

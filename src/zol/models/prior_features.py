@@ -77,6 +77,14 @@ class PriorFeaturesConfig(PretrainingConfig):
         return tuple(given.split(",")) if isinstance(given, str) else given
 
     @model_validator(mode="after")
+    def _latents_are_those_of_rewards(self) -> Self:
+        if self.prior_share:
+            raise ValueError(
+                "all latents of prior_features are those of rewards already: leave prior_share out"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _posture_is_known(self) -> Self:
         if not set(self.posture) <= set(self.quantities) or len(self.posture) >= RAMPS:
             raise ValueError(

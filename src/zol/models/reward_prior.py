@@ -59,17 +59,18 @@ def draw_rewards(
     count: int, low: Tensor, high: Tensor, generator: torch.Generator, shape: PriorShape = USUAL
 ) -> Tensor:
     """``count`` rewards ``[K, WIDTH]`` over quantities whose range in the data is ``low … high`` [Q]."""
-    size = (count, RAMPS)
+    size, device = (count, RAMPS), generator.device
 
     def uniform() -> Tensor:
-        return torch.rand(size, generator=generator)
+        return torch.rand(size, generator=generator, device=device)
 
     if len(low) >= RAMPS:  # different quantities
-        quantity = torch.rand(count, len(low), generator=generator).argsort(-1)[:, :RAMPS]
+        quantity = torch.rand(count, len(low), generator=generator, device=device).argsort(-1)[:, :RAMPS]
     else:
-        quantity = torch.randint(len(low), size, generator=generator)
-    ramps = 1 + torch.multinomial(torch.tensor(shape.counts), count, True, generator=generator)
-    used = torch.arange(RAMPS) < ramps.unsqueeze(-1)
+        quantity = torch.randint(len(low), size, generator=generator, device=device)
+    chances = torch.tensor(shape.counts, device=device)
+    ramps = 1 + torch.multinomial(chances, count, True, generator=generator)
+    used = torch.arange(RAMPS, device=device) < ramps.unsqueeze(-1)
     middle = ((low + high) / 2)[quantity]
     half = shape.reach * ((high - low) / 2)[quantity]
     bound = middle + half * (2 * uniform() - 1)
@@ -80,7 +81,7 @@ def draw_rewards(
     lower = torch.where(more, bound, torch.where(less, -OPEN, bound - nearness))
     upper = torch.where(more, OPEN, torch.where(less, bound, bound + nearness))
     floor = torch.where(uniform() < 0.6, 0.0, 0.3 * uniform())
-    averaged = torch.rand(count, 1, generator=generator) < shape.averaged
+    averaged = torch.rand(count, 1, generator=generator, device=device) < shape.averaged
     parts = torch.stack([quantity, lower, upper, margin, floor, used], dim=-1)  # [K, RAMPS, PARTS]
     return torch.cat([parts.flatten(1), averaged.to(parts.dtype)], dim=-1)
 

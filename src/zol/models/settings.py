@@ -7,6 +7,7 @@ from tyro.conf import arg
 
 from zol.common.config import Config
 from zol.models.architecture import Head, NetworkConfig, ObservedField, Tower
+from zol.models.base import CENTRED
 
 
 class PretrainingConfig(Config):
@@ -16,11 +17,13 @@ class PretrainingConfig(Config):
         {
             "actor",
             "actor_averaging",
+            "averaging",
             "bc",
             "climb",
             "goal_columns",
             "joined",
             "n_step",
+            "prior_share",
             "flow_hidden",
             "flow_layers",
             "flow_steps",
@@ -76,9 +79,15 @@ class PretrainingConfig(Config):
     """n: steps of data before the bootstrap, for data whose actions last as long; falls with the rates"""
     goal_share: float = Field(default=0.5, ge=0, le=1)
     """share of training latents that are B(s') of random states; the rest are uniform on the sphere"""
+    prior_share: float = Field(default=0.0, ge=0, le=1)
+    """share of training latents that are prompts of random rewards, ramps over one to three columns of the
+    batch (zol.models.prior_latents). The rest are as ``goal_share`` says"""
+    averaging: float = Field(default=0.0, ge=0, lt=1)
+    """rate at which averaged weights of F, B and actor follow the trained ones: the model that is tested and
+    saved has the averaged ones. 0 saves the trained ones"""
     actor_averaging: float = Field(default=0.0, ge=0, lt=1)
-    """rate at which the weights of an averaged actor follow the trained one: the model that is tested and
-    saved acts by the average. 0 saves the trained actor itself"""
+    """the same of the actor alone: the model that is tested and saved acts by the average, and has the F and
+    B that are trained. 0 saves the trained actor itself"""
     actor_pessimism: float = Field(default=0.0, ge=0)
     """of the actor's Q"""
     action_std: float = Field(default=0.2, gt=0)
@@ -117,6 +126,15 @@ class PretrainingConfig(Config):
     def _an_actor_has_something_to_learn(self) -> Self:
         if not self.climb and not self.bc:
             raise ValueError("climb=0 and bc=0 leave the actor nothing to learn: set bc")
+        return self
+
+    @model_validator(mode="after")
+    def _the_actor_is_averaged_once(self) -> Self:
+        if self.averaging and self.actor_averaging:
+            raise ValueError(
+                f"averaging={self.averaging} averages the actor, too: leave actor_averaging="
+                f"{self.actor_averaging} out"
+            )
         return self
 
     @model_validator(mode="after")
@@ -223,6 +241,7 @@ def settings_of(network: NetworkConfig) -> dict[str, Any]:
         }
         | _actor_of(network)
         | _goal_of(network)
+        | ({} if c.successor_features else {"centred": c.measure == CENTRED})
     )
 
 

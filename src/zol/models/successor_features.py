@@ -26,7 +26,7 @@ from zol.common import parallel
 from zol.common.errors import CheckpointError
 from zol.data import Batch, BatchSpec
 from zol.models.architecture import NetworkConfig
-from zol.models.base import Measure, model_hash
+from zol.models.base import CENTRED, model_hash
 from zol.models.feature_base import FeatureLoss
 from zol.models.feature_losses import FEATURES, FeatureName
 from zol.models.learner import NetworkLearner
@@ -112,7 +112,7 @@ def centred_network(config: Any, source: str) -> NetworkConfig:
     """The architecture of successor features, centred if the settings say so."""
     if not config.centred:
         return plain_network(config, source, successor_features=True)
-    return plain_network(config, source, successor_features=True, centred=True, measure=Measure(offset=1.0))
+    return plain_network(config, source, successor_features=True, centred=True, measure=CENTRED)
 
 
 class SuccessorFeaturesLearner(NetworkLearner):
@@ -194,7 +194,9 @@ class SuccessorFeaturesLearner(NetworkLearner):
             next_phi = found.next_phi if batch.goal is None else self.features.phi(self.view(batch.goal))
         next_phi = self._centred(next_phi)
         model.whitening.copy_(inverse_covariance(self.covariance.see(next_phi)))
-        z = self.hindsight(batch, self.training_latents(next_phi @ model.whitening, generator), generator)
+        states = batch.next_obs if batch.goal is None else batch.goal
+        z = self.training_latents(next_phi @ model.whitening, generator, states)
+        z = self.hindsight(batch, z, generator)
         with torch.no_grad():
             next_action = self.policy_action(there, z, generator, target=True)
             following = pessimistic(

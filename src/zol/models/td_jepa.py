@@ -159,7 +159,8 @@ class TDJEPALearner(NetworkLearner):
                 goal_psi = next_psi if goal is there else self.run(self.target_task, goal(reads))
                 goals = self.run(model.backward_map, goal(reads))
         model.whitening.copy_(inverse_covariance(self.covariance.see(goals)))
-        z = self.training_latents(goals @ model.whitening if c.whitened_goals else goals, generator)
+        embedded = goals @ model.whitening if c.whitened_goals else goals
+        z = self.training_latents(embedded, generator, batch.next_obs if batch.goal is None else batch.goal)
         gamma, mass = self.bootstrap(batch, phi)
         gamma = gamma.unsqueeze(-1)
         if mass is not None:

@@ -9,9 +9,10 @@ model. Centred features (``offset=1``) subtract means, m being the total mass of
 
     B(s) = R (e_s / √ρ(s) − √ρ),      F(s, a, z) = R · [M^{π_z}(s, a, s') / √ρ(s') − m √ρ(s')]_{s'}
 
-so that E_ρ[B] = 0 and FᵀB(s') = M(s, a, s')/ρ(s') − m. The policy π_z is the soft-optimal one for
-the reward r_z(s) = B(s)ᵀz, so that it is differentiable in z. States are one-hot rows, actions are
-probabilities over A; both may be mixtures, in which F is linear.
+so that E_ρ[B] = 0 and FᵀB(s') = M(s, a, s')/ρ(s') − m. FB's centred measure does without E_ρ[B] = 0: with
+``features_centred=False`` B keeps its mean, B(s) = R e_s / √ρ(s), and FᵀB(s') is the same. The policy π_z is
+the soft-optimal one for the reward r_z(s) = B(s)ᵀz, so that it is differentiable in z. States are one-hot
+rows, actions are probabilities over A; both may be mixtures, in which F is linear.
 """
 
 import torch
@@ -37,6 +38,7 @@ class ExactFB(nn.Module):
         *,
         temperature: float = 0.1,
         measure: Measure | None = None,
+        features_centred: bool = True,
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
@@ -47,6 +49,7 @@ class ExactFB(nn.Module):
             raise ConfigError(
                 f"features are centred (offset=1) or not (offset=0), got offset={self.measure.offset}"
             )
+        self.features_centred = features_centred and self.measure.offset != 0
         self.obs_dim, self.action_dim, self.z_dim = mdp.states, mdp.actions, mdp.states
         self.discount = mdp.discount
         noise = torch.randn(mdp.states, mdp.states, generator=generator, dtype=torch.float64)
@@ -57,7 +60,7 @@ class ExactFB(nn.Module):
         """B of every state, ``[S, d]``."""
         root = self.density.sqrt()
         B = (self.rotation / root).mT
-        return B - self.rotation @ root if self.measure.offset else B
+        return B - self.rotation @ root if self.features_centred else B
 
     def policy(self, z: Tensor) -> Tensor:
         """π_z(a | s), ``[..., S, A]``: soft value iteration for r_z, unrolled, so gradients are exact."""

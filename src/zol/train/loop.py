@@ -100,6 +100,14 @@ class TrainConfig(Config):
         tail = self.anneal * self.steps
         return 1.0 if tail == 0 else min(1.0, (self.steps - step) / tail)
 
+    def progress(self, step: int) -> float:
+        """The share of all steps that has been taken before this one."""
+        return step / self.steps
+
+    def first_step(self, share: float, end: int) -> int:
+        """The first step before which this share has been taken; ``end`` if that is not earlier."""
+        return next((step for step in range(end) if self.progress(step) >= share), end)
+
 
 # Settings that may change on resume: none of them touches the weights (of steps, see below).
 FREE = {"steps", "log_every", "eval_every", "save_every", "tensorboard", "wandb"}
@@ -240,6 +248,7 @@ class _Run:
     def update(self) -> Mapping[str, Tensor]:
         """One step on one batch."""
         self.learner.scale_learning_rates(self.config.learning_scale(self.step))
+        self.learner.note_progress(self.config.progress(self.step))
         batch = self.sampler.draw(self.learner.batches, self.config.batch_size, self.generator)
         metrics = self.learner.update(batch, self.generator)
         self.step += 1
@@ -315,13 +324,20 @@ class _Run:
         self.clock.restart(self.step)
 
     def _same_schedule(self, before: Mapping[str, Any], step: int, path: Path) -> None:
-        """More steps may be asked for until learning rates have begun to fall towards the old end."""
+        """More steps may be asked for until rates have begun to fall, or training has changed otherwise."""
         old = TrainConfig(**{name: before[name] for name in TrainConfig.model_fields if name in before})
         if step and old.learning_scale(step - 1) != self.config.learning_scale(step - 1):
             raise CheckpointError(
                 f"{path} was annealed towards steps={old.steps} and has reached {step}, now "
                 f"steps={self.config.steps} is asked for: keep steps, or choose another folder"
             )
+        for share in self.learner.turning_points:
+            if old.first_step(share, step) != self.config.first_step(share, step):
+                raise CheckpointError(
+                    f"{path} has reached step {step}, and at {share:.0%} of its steps={old.steps} training "
+                    f"changes; now steps={self.config.steps} is asked for: keep steps, or choose another "
+                    "folder"
+                )
 
     def facts_of_the_model(self) -> dict[str, Any]:
         """What the checkpoint and its card say about this run."""

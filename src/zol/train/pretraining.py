@@ -216,7 +216,7 @@ def _tested_world(plan: Plan, dataset: Dataset) -> World:
 def _continued(start: Checkpoint, config: Any) -> Network:
     """A copy of the checkpoint's network, to be trained with these settings."""
     for name, value in settings_of(start.model.config).items():
-        if getattr(config, name) != value:
+        if getattr(config, name, value) != value:
             raise CheckpointError(
                 f"{name}={getattr(config, name)} is asked for, but the network to start from has {value}: "
                 f"leave {name} out, or train a new network without a checkpoint to start from"
