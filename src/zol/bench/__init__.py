@@ -32,6 +32,7 @@ BENCHMARKS: Registry[Any] = Registry(
         "humenv": Entry(
             "zol.bench.humenv:HUMENV", "HumEnv: 45 rewards, a model's prompt against ZOL; goals; motions"
         ),
+        "recipes": Entry("zol.bench.recipes:BENCH", "ways of pretraining at equal CPU time on the same data"),
         "sweep": Entry("zol.bench.sweep:SWEEP", "the paper's 72 configurations, and as many random moves"),
     },
 )
