@@ -15,15 +15,14 @@ from zol.adapt.paper_settings import TASKS
 from zol.bench.benchmark import Benchmark
 from zol.bench.cpu_budget import Setup
 from zol.bench.health_ranks import health_ranks
-from zol.bench.trial_setups import by_practice, on_data
+from zol.bench.trial_setups import by_practice, on_data, opened
 from zol.bench.trials import Trial, run_trials
 from zol.bench.trials_report import Page, publish, scores
-from zol.common.errors import DataError, ZolError, unknown_name
+from zol.common.errors import ZolError, unknown_name
 from zol.common.extras import require
 from zol.common.terminal import terminal
 from zol.data import Dataset
 from zol.train.planning import entry_of
-from zol.worlds import make
 from zol.worlds.base import World
 
 
@@ -129,17 +128,6 @@ def recipes(
         score="mean return over " + ", ".join(tasks),
     )
     publish(page, outcomes, out, terminal())
-
-
-def opened(data: Path) -> tuple[Dataset, World]:
-    """A dataset, and the world that it names."""
-    dataset = Dataset.open(data)
-    name = dataset.provenance.get("world")
-    if name is None:
-        raise DataError(
-            f"{data} does not name its world, so nothing can be tested: zol explore makes sets that do"
-        )
-    return dataset, make(str(name))
 
 
 def prepared(

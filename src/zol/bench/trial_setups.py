@@ -1,7 +1,7 @@
 """What a trial of a model needs: its learner on fixed data, or with practice in a world, and its tests."""
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -9,6 +9,7 @@ from typing import Any
 from zol.bench.cpu_budget import Metered, Setup
 from zol.collect.practice import Practice, PracticeConfig
 from zol.common.config import Config
+from zol.common.errors import DataError
 from zol.data import Dataset
 from zol.models.learner import NetworkLearner
 from zol.models.pretraining import Pretraining
@@ -18,7 +19,19 @@ from zol.train.loop import TrainConfig
 from zol.train.planning import Plan, plan
 from zol.train.practice import FOLDER
 from zol.train.returns import ReturnEvaluation
+from zol.worlds import make
 from zol.worlds.base import World
+
+
+def opened(data: Path) -> tuple[Dataset, World]:
+    """A dataset, and the world that it names."""
+    dataset = Dataset.open(data)
+    name = dataset.provenance.get("world")
+    if name is None:
+        raise DataError(
+            f"{data} does not name its world, so nothing can be tested: zol explore makes sets that do"
+        )
+    return dataset, make(str(name))
 
 
 @contextmanager
@@ -44,15 +57,16 @@ def by_practice(
     *,
     seed: int,
     episodes: int,
-    entry: Pretraining | None = None,
+    adjust: Callable[[PriorFeaturesLearner], None] | None = None,
 ) -> Iterator[Setup]:
-    """A model that practises in the world; ``entry`` may bring another learner than that of ``MODELS``."""
+    """A model that practises in the world; ``adjust`` may change what it practises for."""
     found = plan_online(model, world.name, device="cpu")
     training, practice, own = told_apart(found, settings, PracticeConfig, steps=None, seed=seed)
     config = found.entry.config(obs_dim=world.layout.obs_dim, action_dim=world.action_dim, **own)
-    found = found if entry is None else Plan(entry, found.preset, found.training, found.settings, 0)
     with begun(found, config, training, out=None, device="cpu", threads=1) as learner:
         assert isinstance(learner, PriorFeaturesLearner)
+        if adjust is not None:
+            adjust(learner)
         with practising(learner, world, practice, training, folder) as (feed, spent):
 
             def test() -> ReturnEvaluation:

@@ -23,7 +23,7 @@ class Page:
     name: str  # of the files
     title: str
     text: str
-    tasks: tuple[str, ...]  # whose mean is the score
+    tasks: tuple[str, ...]  # whose mean is the score; none: of all that a trial tests
     tables: tuple[tuple[str, Cells], ...]  # caption and cells
     score: str = "mean return"  # what the figure's axis says
 
@@ -140,7 +140,7 @@ def draw(outcomes: Sequence[Outcome], page: Page, path: Path) -> None:
     for k, (name, own) in enumerate(groups(outcomes).items()):
         points = []
         for tests in zip(*(one.tests for one in own), strict=False):  # one that diverged has fewer
-            score = mean([mean_return(test, page.tasks) for test in tests])
+            score = mean([mean_return(test, page.tasks or tuple(test.returns)) for test in tests])
             minutes = sum(test.cpu_seconds for test in tests) / len(tests) / 60
             if score is not None:
                 points.append((minutes, score))
