@@ -32,6 +32,13 @@ BENCHMARKS: Registry[Any] = Registry(
         "humenv": Entry(
             "zol.bench.humenv:HUMENV", "HumEnv: 45 rewards, a model's prompt against ZOL; goals; motions"
         ),
+        "recipes": Entry("zol.bench.recipes:BENCH", "ways of pretraining at equal CPU time on the same data"),
+        "ceilings": Entry(
+            "zol.bench.ceilings:BENCH", "offline TD3 task by task: how much a set of data allows"
+        ),
+        "ladder": Entry(
+            "zol.bench.ladder:BENCH", "from one task to a prior over rewards: where learning many breaks"
+        ),
         "sweep": Entry("zol.bench.sweep:SWEEP", "the paper's 72 configurations, and as many random moves"),
     },
 )

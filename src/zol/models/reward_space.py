@@ -113,7 +113,7 @@ class RewardSpace(nn.Module):
         self.directions.copy_(white * spread / (SCALE * math.sqrt(d)))
         known = int(self.count)
         if known:
-            turned = self.latents_of(self.pool[:known], self.features(self.values))
+            turned = self.latents_of(self.earned(), self.features(self.values))
             left, _, right = torch.linalg.svd(turned.mT @ self.latents[:known])
             self.directions.copy_(self.directions @ (left @ right))
 
@@ -128,13 +128,16 @@ class RewardSpace(nn.Module):
     @torch.no_grad()
     def place(self, features: Tensor) -> None:
         """Set the latents of the pool from the features of the sample ``[S, d]``, as a prompt would."""
-        known = int(self.count)
-        self.latents[:known] = self.latents_of(self.pool[:known], features)
+        self.latents[: int(self.count)] = self.latents_of(self.earned(), features)
 
-    def latents_of(self, rewards: Tensor, features: Tensor) -> Tensor:
-        """Π(argmin_u E[(r − φᵀu)²]), ``[K, d]``, of rewards ``[K, WIDTH]`` for features of the sample."""
-        phi = (features - features.mean(0)).double()
-        table = evaluate(rewards, self.values).double()
+    def earned(self) -> Tensor:
+        """What every reward of the pool pays in every state of the sample, ``[S, K]``."""
+        return evaluate(self.pool[: int(self.count)], self.values)
+
+    @staticmethod
+    def latents_of(earned: Tensor, features: Tensor) -> Tensor:
+        """Π(argmin_u E[(r − φᵀu)²]), ``[K, d]``, of rewards ``[S, K]`` for features ``[S, d]``."""
+        phi, table = (features - features.mean(0)).double(), earned.double()
         moment = phi.mT @ (table - table.mean(0)) / len(phi)  # [d, K]
         covariance = phi.mT @ phi / len(phi)
         weights = torch.linalg.pinv(covariance, rtol=1e-6, hermitian=True) @ moment

@@ -41,6 +41,10 @@ from zol.train.wandb import WandbWriter, require_wandb
 Hook = Callable[[int], Mapping[str, float]]
 
 
+class Diverged(DataError):
+    """A number of the training became NaN or infinite."""
+
+
 class Feed(Protocol):
     """Where batches come from if not from a fixed set: something that collects while training goes on."""
 
@@ -272,7 +276,7 @@ class _Run:
                 line |= {f"health/{name}": float(value) for name, value in health.items()}
             bad = [name for name, value in line.items() if not math.isfinite(value)]
             if bad:
-                raise DataError(
+                raise Diverged(
                     f"training diverged at step {self.step}: {', '.join(bad)} became NaN or infinite; "
                     "lower the learning rate, or look for extreme values in the data"
                 )

@@ -45,6 +45,12 @@ class ReturnEvaluation:
 
     def __call__(self, step: int) -> dict[str, float]:
         """The mean return of every task at this moment."""
+        returns = torch.stack(list(self.returns().values()))
+        found = _named("return", self.evidence.tasks, returns.mean(1).tolist())
+        return found | (self.random() if step == 0 else {})
+
+    def returns(self) -> dict[str, Tensor]:
+        """The returns of every task's episodes at this moment, task → ``[E]``."""
         # Simulators give observations on the CPU; a copy keeps the policy beside them.
         checked = self.learner.checked
         assert isinstance(checked, Network)
@@ -52,8 +58,7 @@ class ReturnEvaluation:
         generator = torch.Generator().manual_seed(self.seed)
         latents = prompted(model, self.evidence, self.prompt).latents()
         returns = evaluate(self.world, model, latents, episodes=self.episodes, generator=generator).returns
-        found = _named("return", self.evidence.tasks, returns.mean(1).tolist())
-        return found | (self.random() if step == 0 else {})
+        return dict(zip(self.evidence.tasks, returns, strict=True))
 
     def random(self) -> dict[str, float]:
         """What uniformly random actions earn from the same start states."""
