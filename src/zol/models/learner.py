@@ -207,6 +207,15 @@ class NetworkLearner(ABC):
         is_goal = parallel.share(chosen).to(embedded.device) < self.config.goal_share
         return unit(torch.where(is_goal, goals, uniform))
 
+    def goal_latents(self, obs: Tensor) -> Tensor:
+        """What ``training_latents`` takes of goal states ``[N, D]``, before projection."""
+        return self.model.backward(obs)
+
+    @torch.no_grad()
+    def practice_latents(self, goals: Tensor, generator: torch.Generator) -> Tensor:
+        """Latents ``[N, d]`` to act with: drawn as those of training, with these states ``[N, D]`` as goals."""
+        return self.training_latents(self.goal_latents(goals), generator)
+
     @staticmethod
     def normal(like: Tensor, generator: torch.Generator) -> Tensor:
         """Standard normal rows for ``like``: our share of those drawn for the batch of all processes."""

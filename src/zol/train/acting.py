@@ -7,7 +7,7 @@ apart, one process with its network and learner, tests of what was learned so fa
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import torch
 
@@ -17,10 +17,9 @@ from zol.common import parallel
 from zol.common.config import Config
 from zol.common.device import choose_device, choose_threads
 from zol.common.errors import DataError, unknown_name
-from zol.data import Dataset
 from zol.models.learner import NetworkLearner
 from zol.models.settings import FROM_DATA
-from zol.train.loop import TrainConfig, require_outputs
+from zol.train.loop import Feed, TrainConfig, require_outputs
 from zol.train.planning import Plan, plan
 from zol.train.returns import ReturnEvaluation
 from zol.worlds import ALIASES
@@ -83,36 +82,14 @@ def begun(
             torch.set_num_threads(before)
 
 
-class Collecting(Protocol):
-    """A feed that keeps what it visits."""
-
-    def collected(self) -> Dataset:
-        """Everything that was visited so far."""
-        ...
-
-
 def returns(
-    world: World,
-    learner: NetworkLearner,
-    feed: Collecting,
-    *,
-    episodes: int,
-    seed: int,
-    prompt: Any,
-    prompt_steps: Callable[[], torch.Tensor] | None = None,
+    world: World, learner: NetworkLearner, feed: Feed, *, episodes: int, seed: int, prompt: Any
 ) -> Callable[[int], dict[str, float]]:
-    """A test of prompted latents, with prompts from what was visited so far, or from these steps of it."""
+    """A test of prompted latents, with prompts from what there is by then."""
 
     def test(step: int) -> dict[str, float]:
-        found = ReturnEvaluation(
-            world,
-            learner,
-            feed.collected(),
-            episodes=episodes,
-            seed=seed,
-            prompt=prompt,
-            steps=None if prompt_steps is None else prompt_steps(),
-        )
+        sample = feed.prompt_sample(seed)
+        found = ReturnEvaluation(world, learner, sample, episodes=episodes, seed=seed, prompt=prompt)
         return found(step) if found.evidence.tasks else {}
 
     return test

@@ -20,7 +20,7 @@ from zol.collect.practice import Practice, PracticeConfig
 from zol.models.prior_features import PriorFeaturesLearner
 from zol.session import Agent
 from zol.train.acting import begun, finished, plan_online, returns, told_apart
-from zol.train.loop import TrainConfig, fit, prompt_sample
+from zol.train.loop import TrainConfig, fit
 from zol.train.planning import Plan
 from zol.worlds import make
 from zol.worlds.base import World
@@ -93,7 +93,6 @@ def execute_practice(
                 episodes=episodes,
                 seed=training.seed,
                 prompt=plan.entry.prompt,
-                prompt_steps=feed.prompt_steps,
             )
             fit(
                 learner,
@@ -105,5 +104,5 @@ def execute_practice(
                 progress=progress,
                 feed=feed,
             )
-            sample = prompt_sample(feed.collected(), training.seed, steps=feed.prompt_steps())
+            sample = feed.prompt_sample(training.seed)
     return finished(out, learner, facts, sample)

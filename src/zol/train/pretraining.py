@@ -23,12 +23,13 @@ from zol.common.device import choose_device, choose_threads
 from zol.common.errors import CheckpointError, DataError, ZolError, unknown_name
 from zol.common.terminal import terminal
 from zol.data import Dataset
+from zol.data.prompting import prompt_sample
 from zol.models.foreign.hub import ORIGIN
 from zol.models.network import Network
 from zol.models.settings import FROM_DATA, settings_of
 from zol.session import Agent
 from zol.train.learned_world import WorldConfig, learn_world, report_learned_world
-from zol.train.loop import TrainConfig, fit, prompt_sample, require_outputs
+from zol.train.loop import TrainConfig, fit, require_outputs
 from zol.train.planning import Plan, plan
 from zol.train.returns import ReturnEvaluation
 from zol.train.run_folder import RunFolder
