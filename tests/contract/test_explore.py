@@ -13,7 +13,7 @@ from zol.collect.explore import STATE, ExploreConfig, explore
 from zol.collect.memory import RoundMemory
 from zol.collect.rnd import RNDAgent, RNDConfig
 from zol.common.errors import DataError
-from zol.data import Dataset
+from zol.data import Batch, Dataset
 from zol.data.coverage import occupied_cells, scale_of
 from zol.testing import check_dataset
 from zol.worlds.donut import Donut
@@ -193,15 +193,14 @@ class TestEpisodesThatEndEarly:
     def test_memory_draws_every_step_of_both_rounds_equally(self, tmp_path: Path) -> None:
         world = corridor()
         past = self.explored(tmp_path / "set", 60, how="random")
-        memory = RoundMemory(tmp_path / "set", len(past), 4, world)
         generator = torch.Generator().manual_seed(0)
         states = world.reset(4, generator)
-        memory.begin(states.obs, world.physics)
+        memory = RoundMemory(tmp_path / "set", len(past), world, states)
         seen: list[tuple[torch.Tensor, ...]] = [
             (b.obs, b.action, b.next_obs, b.terminated.unsqueeze(1)) for b in [past.transitions()]
         ]
         for t, step in enumerate(episode(world, states, random_policy(world, generator), 30)):
-            memory.add(t, step, world.physics)
+            memory.add(t, step)
             reached = step.states
             ended = present(reached.terminated).unsqueeze(1)
             columns = (states.obs, present(reached.action), reached.obs, ended)
@@ -209,8 +208,9 @@ class TestEpisodesThatEndEarly:
             states = reached
         rows = torch.cat([torch.cat([c.float() for c in part], 1) for part in seen])
         assert len(rows) == len(past) + memory.steps == len(past) + int(memory.lengths.sum())
-        drawn = memory.sample(60 * len(rows), generator)
-        table = torch.cat([c.float().reshape(len(drawn[0]), -1) for c in drawn], 1)
+        batch = memory.sample(60 * len(rows), generator)
+        drawn = (batch.obs, batch.action, batch.next_obs, batch.terminated.unsqueeze(1))
+        table = torch.cat([c.float() for c in drawn], 1)
         counts = (table.unsqueeze(1) == rows).all(-1).sum(0)  # actions are continuous, so rows are distinct
         assert int(counts.sum()) == len(table)
         assert (counts > 25).all()
@@ -227,7 +227,8 @@ def test_nothing_follows_a_terminal_state() -> None:
     for agent_config, over in ((TINY, True), (TINY.updated(discount=0.0), False), (TINY, False)):
         agent = RNDAgent(2, 1, agent_config, torch.Generator().manual_seed(1))
         for _ in range(4):
-            agent.update(obs, action, next_obs, torch.full((64,), over), torch.Generator().manual_seed(2))
+            batch = Batch(obs, action, next_obs, torch.full((64,), over))
+            agent.update(batch, torch.Generator().manual_seed(2))
         states.append(agent.state_dict())
     assert all(torch.equal(states[0][name], states[1][name]) for name in states[0])
     assert not all(torch.equal(states[0][name], states[2][name]) for name in states[0])

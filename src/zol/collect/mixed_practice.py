@@ -1,9 +1,9 @@
 """Practice beside a fixed set: what policies of a model that learns from data do joins the data.
 
-Every so many updates the model's policies act for latents that are drawn as the learner draws those that it is
-trained for: uniform on the sphere, or embeddings of states of the data (zol.collect.practising has the rounds).
-What they visit is a set of its own, from which a share of the rows of every batch is drawn; until the first
-round all of them are from the given set.
+Every so many updates the model's policies act (zol.collect.practising has the rounds) for latents drawn as
+the learner draws those that it is trained for: uniform on the sphere, or embeddings of states of the data. What
+they visit is a set of its own, from which a share of the rows of every batch is drawn; until the first round
+all of them are from the given set.
 """
 
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ class MixedPracticeConfig(RoundConfig):
     latent_steps: int = Field(default=125, ge=1)
     """steps before another latent takes over"""
     own_data_share: float = Field(default=0.5, ge=0, le=1)
-    """share of the rows of a batch, and of the prompt's states, that are from what the model itself visited"""
+    """share of a batch's rows, and of the prompt's states, that are from what the model itself visited"""
 
 
 class MixedPractice(Practising):
@@ -113,4 +113,3 @@ class MixedPractice(Practising):
         """The inverse of :meth:`state_dict`."""
         super().load_state_dict(state)
         self._from_own = None
-

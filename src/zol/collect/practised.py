@@ -6,17 +6,21 @@ sample as goals; those of ``prior_features`` are prompts of rewards of its prior
 
 from collections.abc import Callable, Mapping
 from copy import deepcopy
+from pathlib import Path
 from typing import Any
 
 import torch
 from pydantic import Field
+from rich.progress import Progress
 from torch import Tensor
 
-from zol.collect.rounds import LatentPolicy, acting, partly_random, turns
+from zol.collect.rounds import LatentPolicy, acting, partly_random, require_fit, turns
+from zol.collect.scripted import collect
 from zol.common.config import Config
-from zol.common.errors import DataError
+from zol.data import Dataset
 from zol.fields import Layout, States
 from zol.models import MODELS
+from zol.models.learner import mixed_latents
 from zol.models.network import Network
 from zol.models.prior_features import PriorFeaturesLearner
 from zol.worlds.base import World
@@ -37,15 +41,44 @@ class PractisedConfig(Config):
     """share of the environments that act uniformly at random"""
 
 
+def practise(
+    world: World,
+    model: Network,
+    facts: Mapping[str, Any],
+    states: Tensor | None,
+    out: str | Path,
+    config: PractisedConfig,
+    *,
+    steps: int = 1_000_000,
+    envs: int = 50,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Dataset:
+    """Collect ``steps`` transitions of a checkpoint's model into the set at ``out``, or go on with it.
+
+    ``facts`` are the checkpoint's, ``states`` ``[N, D]`` the goals of its latents, if it has any.
+    """
+    latents = latents_of(model, facts, states, world.layout, seed)
+    made_by = {"model": facts["model"], "weights": facts["weights"], "config": config.model_dump(mode="json")}
+    return collect(
+        world,
+        Practised(world, model, latents, config),
+        out,
+        how="practice",
+        source="practice",
+        steps=steps,
+        envs=envs,
+        seed=seed,
+        facts=made_by,
+        progress=progress,
+    )
+
+
 class Practised:
     """The script (zol.collect.scripted) of a model's own policies."""
 
     def __init__(self, world: World, model: Network, latents: Latents, config: PractisedConfig) -> None:
-        if (world.layout.obs_dim, world.action_dim) != (model.obs_dim, model.action_dim):
-            raise DataError(
-                f"{world.name} has {world.layout.obs_dim} observation and {world.action_dim} action columns, "
-                f"the model {model.obs_dim} and {model.action_dim}: it can act in the world of its data"
-            )
+        require_fit(world, model)
         self.world, self.model, self.latents, self.config = world, model, latents, config
         self.steps = world.episode_length
         self._policy: Policy | None = None
@@ -77,13 +110,13 @@ def latents_of(
 ) -> Latents:
     """How latents of a checkpoint's model are drawn; without ``states`` ``[N, D]`` uniformly on the sphere.
 
-    ``facts`` are the checkpoint's. Models of other projects, whose training we do not know, get goals for
-    half of their latents.
+    ``facts`` are the checkpoint's. Models whose training we do not know, such as those of other projects, get
+    goals for half of their latents.
     """
     if states is None:
         return lambda count, g: model.project(torch.randn(count, model.z_dim, generator=g))
-    if facts["model"] not in MODELS:
-        return lambda count, g: _half_goals(model, states, count, g)
+    if facts["model"] not in MODELS or not facts["settings"]:
+        return lambda count, g: mixed_latents(model.backward(_some(states, count, g)), 0.5, g)
     entry = MODELS[facts["model"]]
     learner = entry.learner(deepcopy(model), entry.config(**facts["settings"]))
     if isinstance(learner, PriorFeaturesLearner):
@@ -94,11 +127,3 @@ def latents_of(
 
 def _some(states: Tensor, count: int, generator: torch.Generator) -> Tensor:
     return states[torch.randint(len(states), (count,), generator=generator)]
-
-
-@torch.no_grad()
-def _half_goals(model: Network, states: Tensor, count: int, generator: torch.Generator) -> Tensor:
-    goals = model.backward(_some(states, count, generator))
-    uniform = torch.randn(goals.shape, generator=generator)
-    is_goal = torch.rand(count, 1, generator=generator) < 0.5
-    return model.project(torch.where(is_goal, goals, uniform))

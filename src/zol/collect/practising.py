@@ -18,9 +18,9 @@ from pydantic import Field
 from torch import Tensor
 
 from zol.collect.recording import Recording
-from zol.collect.rounds import LatentPolicy, Round, turns
+from zol.collect.rounds import LatentPolicy, Round, require_fit, turns
 from zol.common.config import Config
-from zol.common.errors import CheckpointError, DataError
+from zol.common.errors import CheckpointError
 from zol.common.threads import one_torch_thread
 from zol.data import Dataset
 from zol.fields import States
@@ -71,12 +71,7 @@ class Practising(ABC):
         **facts: Any,
     ) -> None:
         """The set is in ``folder``, or nowhere; ``facts`` are for its provenance."""
-        model = learner.model
-        if (world.layout.obs_dim, world.action_dim) != (model.obs_dim, model.action_dim):
-            raise DataError(
-                f"{world.name} has {world.layout.obs_dim} observation and {world.action_dim} action columns, "
-                f"the model {model.obs_dim} and {model.action_dim}: it can practise in the world of its data"
-            )
+        require_fit(world, learner.model)
         self.learner, self.world, self.config, self.seed = learner, world, config, seed
         self.recording = Recording(world, folder, config, how="practice", seed=seed, **facts)
         self.chance = torch.Generator().manual_seed(seed)
@@ -91,9 +86,7 @@ class Practising(ABC):
     def visited(self, count: int, generator: torch.Generator) -> Tensor:
         """Simulator states ``[count, P]`` of the set, to begin episodes in."""
 
-    def play(
-        self, latents: Tensor | None, generator: torch.Generator, **columns: NDArray[np.generic]
-    ) -> int:
+    def play(self, latents: Tensor | None, generator: torch.Generator, **columns: NDArray[np.generic]) -> int:
         """One episode in every environment, committed to the set; how many steps that was.
 
         ``latents`` are ``[n, turns, d]``, None acts at random; ``columns`` of steps ``[n, L, …]`` are stored.

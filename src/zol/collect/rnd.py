@@ -10,8 +10,8 @@ sampled, because novelty fades:
     Q target   r + γ · min_i Q̄_i(s', clip(π(s') + ε)),     actor   max_π Q_1(s, π(s)) every other update
 
 where nothing follows a terminal s' (its target is r alone). With n-step targets, which tell an action sooner
-of novelty further on, r is Σ_{k<n} γ^k r_k along the data and γ becomes γⁿ; near the end of an episode n is what
-is left of it.
+of novelty further on, r is Σ_{k<n} γ^k r_k along the data and γ becomes γⁿ; near the end of an episode n is
+what is left of it.
 
 Differences from ExORL's agent: TD3 instead of DDPG (the actor moves every other update, which also costs
 less), networks 256 wide and batches of 256, for CPUs; one-step targets unless ``n_step`` is 3; novelty of
@@ -111,7 +111,8 @@ class RNDAgent:
         error.mean().backward()
         self.predictor_optimiser.step_and_clear()
         reward = self._rewards(torch.cat([error.detach().unsqueeze(1), later], dim=1), length)
-        self._update_critic(s, batch.action, last, reward, length, batch.terminated, generator)
+        gamma = self._discounts(length) * ~batch.terminated
+        self._update_critic(s, batch.action, last, reward, gamma, generator)
         if self.normaliser.num_batches_tracked % 2 == 0:
             self._update_actor(s)
             self._move_target()
@@ -150,16 +151,16 @@ class RNDAgent:
         action: Tensor,
         s2: Tensor,
         reward: Tensor,
-        length: Tensor,
-        terminated: Tensor,
+        gamma: Tensor,
         generator: torch.Generator,
     ) -> None:
+        """One step of the critics; ``gamma`` ``[N]`` is that of what follows s2, 0 where nothing does."""
         with torch.no_grad():
             noise = self.config.noise * torch.randn(action.shape, generator=generator)
             clip = self.config.noise_clip
             next_action = (self._policy(s2) + noise.clamp(-clip, clip)).clamp(-1, 1)
             next_value = self.target_critic(torch.cat([s2, next_action], -1)).amin(0).squeeze(-1)
-            target = reward + self._discounts(length) * ~terminated * next_value  # [N]
+            target = reward + gamma * next_value  # [N]
         values = self.critic(torch.cat([s, action], -1)).squeeze(-1)  # [2, N]
         (values - target).square().mean(-1).sum().backward()
         self.critic_optimiser.step_and_clear()

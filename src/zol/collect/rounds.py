@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from zol.common.errors import DataError
 from zol.data.writer import episode_rows
 from zol.fields import States
 from zol.models.network import Network
@@ -84,6 +85,15 @@ class LatentPolicy:
         obs = states.obs[: len(z)]
         mean = self.model.act(obs.to(weights), z.to(weights)).cpu().float()
         return (mean + self.noise * torch.randn(mean.shape, generator=self.chance)).clamp(-1, 1)
+
+
+def require_fit(world: World, model: Network) -> None:
+    """Refuse a world that the model was not made for."""
+    if (world.layout.obs_dim, world.action_dim) != (model.obs_dim, model.action_dim):
+        raise DataError(
+            f"{world.name} has {world.layout.obs_dim} observation and {world.action_dim} action columns, the "
+            f"model {model.obs_dim} and {model.action_dim}: it can act in the world of its data"
+        )
 
 
 def turns(length: int, steps: int) -> int:

@@ -67,8 +67,15 @@ def collect(
     if steps < 1 or envs < 1:
         raise DataError(f"there is nothing to collect: steps={steps}, envs={envs}; both are at least 1")
     with one_torch_thread():
-        origin = {"source": source, "world": world.name, "dataset": f"{world.name}-{how}", "how": how}
-        origin |= {"seed": seed, "envs": envs, **(facts or {})}
+        origin = {
+            "source": source,
+            "world": world.name,
+            "dataset": f"{world.name}-{how}",
+            "how": how,
+            "seed": seed,
+            "envs": envs,
+            **(facts or {}),
+        }
         run = _Collection(world, script, Path(out), origin, steps, envs, seed)
         total = run.done_steps + max(0, run.missing) * script.steps
         bar = Ticker(progress, f"{world.name}, {how}", total, done=run.done_steps)
@@ -100,7 +107,8 @@ class _Collection:
         self.world, self.script, self.out, self.envs, self.seed = world, script, out, envs, seed
         self.wanted = steps
         starts = world.reset(RESETS, torch.Generator().manual_seed(seed)).obs
-        self.writer = DatasetWriter(out, provenance=provenance.of_data(**facts), resets=starts.float().numpy())
+        origin = provenance.of_data(**facts)
+        self.writer = DatasetWriter(out, provenance=origin, resets=starts.float().numpy())
         self.done_steps = 0  # transitions of finished rounds
         try:
             if self.writer.episodes:

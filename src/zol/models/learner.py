@@ -199,13 +199,7 @@ class NetworkLearner(ABC):
 
     def training_latents(self, embedded: Tensor, generator: torch.Generator) -> Tensor:
         """Uniform on the sphere, or the embedding of a random next state: what π_z is trained for."""
-        n = parallel.size() * len(embedded)
-        uniform = self.normal(embedded, generator)
-        rows = parallel.share(torch.randperm(n, generator=generator, device=generator.device))
-        goals = parallel.gather(embedded)[rows.to(embedded.device)]
-        chosen = torch.rand(n, 1, generator=generator, device=generator.device)
-        is_goal = parallel.share(chosen).to(embedded.device) < self.config.goal_share
-        return unit(torch.where(is_goal, goals, uniform))
+        return mixed_latents(embedded, self.config.goal_share, generator)
 
     def goal_latents(self, obs: Tensor) -> Tensor:
         """What ``training_latents`` takes of goal states ``[N, D]``, before projection."""
@@ -213,7 +207,7 @@ class NetworkLearner(ABC):
 
     @torch.no_grad()
     def practice_latents(self, goals: Tensor, generator: torch.Generator) -> Tensor:
-        """Latents ``[N, d]`` to act with: drawn as those of training, with these states ``[N, D]`` as goals."""
+        """Latents ``[N, d]`` to act with, drawn as those of training; goals are these states ``[N, D]``."""
         return self.training_latents(self.goal_latents(goals), generator)
 
     @staticmethod
@@ -279,3 +273,14 @@ class NetworkLearner(ABC):
     def _parts(self) -> dict[str, nn.Module | Adam]:
         targets = {name: target for name, (target, _, _) in self._targets.items()}
         return targets | self._helpers | self._optimisers
+
+
+def mixed_latents(embedded: Tensor, goal_share: float, generator: torch.Generator) -> Tensor:
+    """Latents ``[N, d]``: uniform on the sphere, or of a random row of embedded goals ``[N, d]``."""
+    n = parallel.size() * len(embedded)
+    uniform = NetworkLearner.normal(embedded, generator)
+    rows = parallel.share(torch.randperm(n, generator=generator, device=generator.device))
+    goals = parallel.gather(embedded)[rows.to(embedded.device)]
+    chosen = torch.rand(n, 1, generator=generator, device=generator.device)
+    is_goal = parallel.share(chosen).to(embedded.device) < goal_share
+    return unit(torch.where(is_goal, goals, uniform))

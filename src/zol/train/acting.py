@@ -1,4 +1,5 @@
-"""What trainings share that act in a world while they learn: zol.train.online and zol.train.practice.
+"""What trainings share that act in a world while they learn: zol.train.online, zol.train.practice, and
+zol.train.pretraining where a model practises beside its data.
 
 Their loop is the one of all models (zol.train.loop). Here is what stands around it: how settings are told
 apart, one process with its network and learner, tests of what was learned so far, the checkpoint at the end.
@@ -26,6 +27,7 @@ from zol.worlds import ALIASES
 from zol.worlds.base import World
 
 C = TypeVar("C", bound=Config)
+FOLDER = "practice"  # of the set that practice fills, in that of the run
 
 
 def plan_online(model: str, world: str | None, **words: Any) -> Plan:
@@ -59,6 +61,15 @@ def told_apart(
     )
 
 
+def require_one_process(name: str) -> None:
+    """Refuse torchrun with several processes."""
+    if parallel.size() > 1:
+        raise DataError(
+            f"{name} acts in one world while it learns, and {parallel.size()} processes were started: run it "
+            "without torchrun"
+        )
+
+
 @contextmanager
 def begun(
     plan: Plan, config: Any, training: TrainConfig, *, out: str | Path | None, device: str, threads: int
@@ -67,11 +78,7 @@ def begun(
     require_outputs(out, training)
     entry, before = plan.entry, torch.get_num_threads()
     with parallel.processes(choose_device(device)) as place:
-        if parallel.size() > 1:
-            raise DataError(
-                f"{entry.name} acts in one world while it learns, and {parallel.size()} processes were "
-                "started: run it without torchrun"
-            )
+        require_one_process(entry.name)
         torch.set_num_threads(choose_threads(training.batch_size * config.hidden**2, threads))
         try:
             network = entry.network(config, torch.Generator().manual_seed(training.seed)).to(place)

@@ -19,13 +19,11 @@ from zol.checkpoint import Checkpoint
 from zol.collect.practice import Practice, PracticeConfig
 from zol.models.prior_features import PriorFeaturesLearner
 from zol.session import Agent
-from zol.train.acting import begun, finished, plan_online, returns, told_apart
+from zol.train.acting import FOLDER, begun, finished, plan_online, returns, told_apart
 from zol.train.loop import TrainConfig, fit
 from zol.train.planning import Plan
 from zol.worlds import make
 from zol.worlds.base import World
-
-FOLDER = "practice"  # of the set, in that of the run
 
 
 def pretrain_by_practice(
