@@ -17,6 +17,7 @@ from zol.cli.options import number
 from zol.collect.mixed_practice import MixedPracticeConfig
 from zol.common.config import Config
 from zol.common.device import choose_threads
+from zol.common.errors import DataError
 from zol.data import Dataset
 from zol.models.settings import FROM_DATA, PretrainingConfig
 from zol.train import TrainConfig
@@ -83,7 +84,7 @@ def _annotated(field: Any) -> Any:
 
 
 def _train(found: Plan) -> tuple[Callable[..., None], str]:
-    Settings = flags(found.entry.config)
+    Settings, acting = flags(found.entry.config), of_preset(found, MixedPracticeConfig)
 
     def command(
         data: Path,
@@ -92,7 +93,7 @@ def _train(found: Plan) -> tuple[Callable[..., None], str]:
         start_from: Start = None,
         practise: Practise = None,
         training: TrainConfig = found.training,
-        practice: MixedPracticeConfig = of_preset(found, MixedPracticeConfig),  # noqa: B008
+        practice: MixedPracticeConfig = acting,
         model: Settings = Settings(**found.settings),  # type: ignore[valid-type]  # noqa: B008
         episodes: int = 0 if found.dataset is not None and found.world_name is None else EPISODES,
         dynamics_steps: int = found.dynamics_steps,
@@ -121,13 +122,14 @@ def _train(found: Plan) -> tuple[Callable[..., None], str]:
             threads: of torch on the CPU; 0 chooses
         """
         del data, preset, start_from  # they made the plan
+        if practise is None and practice != acting:
+            raise DataError("some of these settings are for practice: --practise WORLD names a world for it")
         execute(
             found,
             out=out,
             training=training,
             settings=model.model_dump(),  # type: ignore[attr-defined]
-            practise=None if practise is None else make(practise),
-            practice=practice,
+            acting=None if practise is None else (make(practise), practice),
             episodes=episodes,
             dynamics_steps=dynamics_steps,
             device=device,

@@ -1,9 +1,9 @@
 """Practice beside a fixed set: what policies of a model that learns from data do joins the data.
 
 Every so many updates the model's policies act (zol.collect.practising has the rounds) for latents drawn as
-the learner draws those that it is trained for: uniform on the sphere, or embeddings of states of the data. What
-they visit is a set of its own, from which a share of the rows of every batch is drawn; until the first round
-all of them are from the given set.
+the learner draws those that it is trained for: uniform on the sphere, or embeddings of states of the data.
+What they visit is a set of its own, from which a share of the rows of every batch is drawn; until the first
+round all of them are from the given set.
 """
 
 from collections.abc import Mapping

@@ -37,11 +37,13 @@ def mixed_sample(given: Dataset, own: Dataset, own_share: float, seed: int) -> d
 
     Its rows are shuffled, because whoever wants fewer takes the first ones.
     """
-    count = min(len(given), SAMPLES)
+    count, generator = min(len(given), SAMPLES), torch.Generator().manual_seed(seed)
     mine = round(own_share * count)
-    sizes = ((given, count - mine), (own, mine))
-    parts = [prompt_sample(data, seed, size) for data, size in sizes if size]
-    order = torch.randperm(count, generator=torch.Generator().manual_seed(seed))
-    shared = [name for name in parts[0] if all(name in part for part in parts)]
-    rows = {name: torch.cat([part[name] for part in parts])[order] for name in shared if name != "starts"}
-    return rows | {"starts": prompt_sample(given, seed, 1)["starts"]}
+    parts = [
+        prompt_sample(data, seed, steps=torch.randint(len(data), (size,), generator=generator))
+        for data, size in ((given, count - mine), (own, mine))
+    ]
+    order = torch.randperm(count, generator=generator)
+    shared = [name for name in parts[0] if name in parts[1] and name != "starts"]
+    rows = {name: torch.cat([part[name] for part in parts])[order] for name in shared}
+    return rows | {"starts": parts[0]["starts"]}

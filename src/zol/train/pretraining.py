@@ -42,7 +42,7 @@ from zol.train.run_folder import RunFolder
 from zol.worlds import make
 from zol.worlds.base import World
 
-PRACTICE = MixedPracticeConfig()
+Acting = tuple[World, MixedPracticeConfig]
 ONLINE = {
     "demonstrations": "zol.train.pretrain_online(name, world, demonstrations)",
     "practice": "zol.train.pretrain_by_practice(name, world)",
@@ -85,8 +85,9 @@ def pretrain(
         start_from=start_from,
         learning_rate=settings.get("learning_rate"),
     )
-    acting: type[Config] = Config if practise is None else MixedPracticeConfig
-    training, practice, own = told_apart(found, settings, acting, steps=steps, seed=seed)
+    world = make(practise) if isinstance(practise, str) else practise
+    extra: type[Any] = Config if world is None else MixedPracticeConfig
+    training, practice, own = told_apart(found, settings, extra, steps=steps, seed=seed)
     if dynamics_steps is None:
         dynamics_steps = _steps_of_the_learned_world(found, training.steps, out)
     trained = execute(
@@ -94,8 +95,7 @@ def pretrain(
         out=out,
         training=training,
         settings=own,
-        practise=make(practise) if isinstance(practise, str) else practise,
-        practice=practice if isinstance(practice, MixedPracticeConfig) else PRACTICE,
+        acting=None if world is None else (world, practice),
         episodes=episodes,
         dynamics_steps=dynamics_steps,
         device=device,
@@ -117,8 +117,7 @@ def execute(
     out: str | Path | None,
     training: TrainConfig,
     settings: Mapping[str, Any],
-    practise: World | None = None,
-    practice: MixedPracticeConfig = PRACTICE,
+    acting: Acting | None = None,
     episodes: int = 0,
     dynamics_steps: int = 0,
     device: str = "auto",
@@ -127,26 +126,23 @@ def execute(
 ) -> Checkpoint:
     """Train as planned, with these settings instead of the suggested ones.
 
-    In the world ``practise`` the model's policies act while it trains, as ``practice`` says.
+    With ``acting`` the model's policies act in a world while it trains.
     """
     if plan.entry.online:
         raise DataError(
             f"{plan.entry.name} learns in a world that it acts in, not from a set of data: "
             + ONLINE[plan.entry.online]
         )
-    if practise is None and practice != PRACTICE:
-        raise DataError("these settings are for practice, and no world to practise in was named: --practise")
     if plan.dataset is None:
         raise DataError("there is nothing to train on: give data")
     require_outputs(out, training)
     before = torch.get_num_threads()
     with parallel.processes(choose_device(device)) as place:
-        if practise is not None:
+        if acting is not None:
             require_one_process(plan.entry.name)
         width = int(settings.get("hidden", plan.entry.config.model_fields["hidden"].default))
         torch.set_num_threads(choose_threads(training.batch_size // parallel.size() * width**2, threads))
         try:
-            acting = None if practise is None else (practise, practice)
             model, facts, sample = _train(
                 plan, plan.dataset, out, training, settings, acting, episodes, place, progress
             )
@@ -171,7 +167,7 @@ def _train(
     out: str | Path | None,
     training: TrainConfig,
     settings: Mapping[str, Any],
-    acting: tuple[World, MixedPracticeConfig] | None,
+    acting: Acting | None,
     episodes: int,
     device: torch.device,
     progress: Progress | None,
@@ -226,7 +222,7 @@ def _train(
 def _practice(
     learner: NetworkLearner,
     dataset: Dataset,
-    acting: tuple[World, MixedPracticeConfig] | None,
+    acting: Acting | None,
     out: str | Path | None,
     seed: int,
 ) -> Iterator[MixedPractice | None]:
