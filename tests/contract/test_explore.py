@@ -1,6 +1,9 @@
 """Explorers: what they store, that they seek novelty, and that kills change nothing."""
 
+import json
 import random
+from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +16,7 @@ from zol.collect.explore import STATE, ExploreConfig, explore
 from zol.collect.memory import RoundMemory
 from zol.collect.rnd import RNDAgent, RNDConfig
 from zol.common.errors import DataError
-from zol.data import Dataset
+from zol.data import Batch, Dataset
 from zol.data.coverage import occupied_cells, scale_of
 from zol.testing import check_dataset
 from zol.worlds.donut import Donut
@@ -126,6 +129,77 @@ class SlowDonut(ShortDonut):
         return super().step(0.5 * action)
 
 
+WIDER = {"noise_range": (0.1, 0.8), "random_share": 0.34, "rnd": TINY.updated(n_step=3)}
+
+
+def test_a_wider_mix_goes_on_exactly(tmp_path: Path):
+    plain = explore(ShortDonut(), tmp_path / "plain", config(360)).fingerprint()
+    path = tmp_path / "set"
+    explore(ShortDonut(), path, config(180, **WIDER))
+    state = (path / STATE).read_bytes()
+    whole = explore(ShortDonut(), path, config(360, **WIDER)).fingerprint()
+    assert whole != plain
+    (path / STATE).write_bytes(state)  # as if killed before the states of the last rounds were written
+    assert explore(ShortDonut(), path, config(360, **WIDER)).fingerprint() == whole
+    with pytest.raises(DataError, match=r"was begun with random_share=0\.34, now 0\.0 is asked for"):
+        explore(ShortDonut(), path, config(360, **WIDER | {"random_share": 0.0}))
+
+
+def test_sets_of_before_go_on_with_the_defaults_of_newer_settings(tmp_path: Path):
+    path = tmp_path / "set"
+    explore(ShortDonut(), path, config(180))
+    header = json.loads((path / "dataset.json").read_text())
+    for settings, name in ((header["provenance"]["config"], "noise_range"), (None, "n_step")):
+        del (settings or header["provenance"]["config"]["rnd"])[name]
+    (path / "dataset.json").write_text(json.dumps(header))
+    with pytest.raises(DataError, match="was begun with noise_range=None"):
+        explore(ShortDonut(), path, config(360, noise_range=(0.1, 0.3)))
+    whole = explore(ShortDonut(), tmp_path / "whole", config(360)).fingerprint()
+    assert explore(ShortDonut(), path, config(360)).fingerprint() == whole
+
+
+def test_who_explores_how(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """One of three environments acts at random; noise rises over the others."""
+    original, seen = RNDAgent.act, []
+
+    def act(self, obs, generator, noise=None):
+        assert noise is not None
+        seen.append((len(obs), noise.flatten().tolist()))
+        return original(self, obs, generator, noise)
+
+    monkeypatch.setattr(RNDAgent, "act", act)
+    explore(ShortDonut(), tmp_path / "set", config(240, **WIDER))
+    assert all(rows == 2 and noise == pytest.approx([0.1, 0.8]) for rows, noise in seen)
+    assert len(seen) == 60  # the first 60 of 240 steps, 20 of each environment, are at random
+
+
+def test_n_steps_of_novelty_before_the_bootstrap(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Σ_{k<m} γ^k r_k + γ^m Q̄ for paths of m ≤ 3 steps, against a loop over rows."""
+    g = torch.Generator().manual_seed(0)
+    path, length = torch.randn(8, 3, 2, generator=g), torch.tensor([1, 2, 3, 3, 1, 2, 3, 2])
+    over = torch.tensor([True, False, True, False, False, True, False, False])
+    batch = Batch(torch.randn(8, 2, generator=g), torch.randn(8, 1, generator=g), path[:, 0], over)
+    batch = replace(batch, path_obs=path, path_length=length)
+    agent = RNDAgent(2, 1, TINY.updated(n_step=3, discount=0.9), g)
+    seen: list[torch.Tensor] = []
+
+    def critic(s, action, last, reward, gamma, generator):
+        seen.extend((last, reward, gamma))
+
+    monkeypatch.setattr(agent, "_update_critic", critic)
+    before = deepcopy((agent.predictor, agent.random_net))
+    agent.update(batch, g)
+    scale = float(agent.error_scale.running_var + 1e-12) ** -0.5
+    for row in range(8):
+        states = agent._normalise(path[row])
+        with torch.no_grad():
+            error = (before[0](states) - before[1](states)).square().mean(-1) * scale
+        m = int(length[row])
+        assert torch.allclose(seen[0][row], states[m - 1])
+        assert float(seen[1][row]) == pytest.approx(sum(0.9**k * float(error[k]) for k in range(m)), rel=1e-5)
+        assert float(seen[2][row]) == pytest.approx(0.0 if over[row] else 0.9**m)
+
+
 def test_refusals(tmp_path: Path):
     path = tmp_path / "set"
     data = explore(ShortDonut(), path, config(120))
@@ -193,15 +267,14 @@ class TestEpisodesThatEndEarly:
     def test_memory_draws_every_step_of_both_rounds_equally(self, tmp_path: Path) -> None:
         world = corridor()
         past = self.explored(tmp_path / "set", 60, how="random")
-        memory = RoundMemory(tmp_path / "set", len(past), 4, world)
         generator = torch.Generator().manual_seed(0)
         states = world.reset(4, generator)
-        memory.begin(states.obs, world.physics)
+        memory = RoundMemory(tmp_path / "set", len(past), world, states)
         seen: list[tuple[torch.Tensor, ...]] = [
             (b.obs, b.action, b.next_obs, b.terminated.unsqueeze(1)) for b in [past.transitions()]
         ]
         for t, step in enumerate(episode(world, states, random_policy(world, generator), 30)):
-            memory.add(t, step, world.physics)
+            memory.add(t, step)
             reached = step.states
             ended = present(reached.terminated).unsqueeze(1)
             columns = (states.obs, present(reached.action), reached.obs, ended)
@@ -209,13 +282,34 @@ class TestEpisodesThatEndEarly:
             states = reached
         rows = torch.cat([torch.cat([c.float() for c in part], 1) for part in seen])
         assert len(rows) == len(past) + memory.steps == len(past) + int(memory.lengths.sum())
-        drawn = memory.sample(60 * len(rows), generator)
-        table = torch.cat([c.float().reshape(len(drawn[0]), -1) for c in drawn], 1)
+        batch = memory.sample(60 * len(rows), generator)
+        drawn = (batch.obs, batch.action, batch.next_obs, batch.terminated.unsqueeze(1))
+        table = torch.cat([c.float() for c in drawn], 1)
         counts = (table.unsqueeze(1) == rows).all(-1).sum(0)  # actions are continuous, so rows are distinct
         assert int(counts.sum()) == len(table)
         assert (counts > 25).all()
         assert (counts < 110).all()
         assert table[:, -1].any()
+        self.check_paths(memory, past, generator)
+
+    @staticmethod
+    def check_paths(memory: RoundMemory, past: Dataset, g: torch.Generator) -> None:
+        """Every path is a stretch of an episode, as long as it can be, and knows how it ended."""
+        batch = memory.sample(400, g, 3)
+        paths, lengths = present(batch.path_obs), present(batch.path_length)
+        episodes = [past.episode(k)["obs"] for k in range(past.episodes)]
+        episodes += [rows["obs"] for rows in memory.episodes()]
+        ways = {}  # actions are continuous, so that the first one tells which step it is
+        actions = [past.episode(k)["action"] for k in range(past.episodes)]
+        actions += [rows["action"] for rows in memory.episodes()]
+        for obs, action in zip(episodes, actions, strict=True):
+            for t in range(len(obs) - 1):
+                ways[action[t].tobytes()] = (obs[t + 1 : t + 4], len(obs) - 1 - t)
+        for row in range(400):
+            way, left = ways[batch.action[row].numpy().tobytes()]
+            assert int(lengths[row]) == len(way) == min(3, left)
+            assert np.array_equal(paths[row, : len(way)].numpy(), way)
+            assert bool(batch.terminated[row]) == (left <= 3 and way[-1].argmax() in (0, 8))
 
 
 def test_nothing_follows_a_terminal_state() -> None:
@@ -227,7 +321,8 @@ def test_nothing_follows_a_terminal_state() -> None:
     for agent_config, over in ((TINY, True), (TINY.updated(discount=0.0), False), (TINY, False)):
         agent = RNDAgent(2, 1, agent_config, torch.Generator().manual_seed(1))
         for _ in range(4):
-            agent.update(obs, action, next_obs, torch.full((64,), over), torch.Generator().manual_seed(2))
+            batch = Batch(obs, action, next_obs, torch.full((64,), over))
+            agent.update(batch, torch.Generator().manual_seed(2))
         states.append(agent.state_dict())
     assert all(torch.equal(states[0][name], states[1][name]) for name in states[0])
     assert not all(torch.equal(states[0][name], states[2][name]) for name in states[0])

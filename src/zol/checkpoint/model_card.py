@@ -47,6 +47,7 @@ def _facts(facts: Mapping[str, Any]) -> str:
                 "world",
                 "data",
                 "transitions",
+                "own_data",
                 "demonstrations",
                 "preset",
                 "start",
@@ -116,6 +117,9 @@ def _metrics(line: Mapping[str, float]) -> str:
 
 def _limits(facts: Mapping[str, Any]) -> Iterable[str]:
     yield "Knows what its data cover: behaviour that no transition hints at cannot be prompted."
+    if "practice" in facts:
+        where = facts["practice"].get("world", facts["world"])
+        yield f"Not learned offline: its own policies acted in the world {where} while it trained."
     if facts.get("pinned") is False:
         yield (
             f"Fetched from the hub without naming a commit: {described(facts)}. Its address may hold another "

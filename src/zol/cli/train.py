@@ -14,16 +14,21 @@ import tyro
 
 from zol.cli import run_file
 from zol.cli.options import number
+from zol.collect.mixed_practice import MixedPracticeConfig
 from zol.common.config import Config
 from zol.common.device import choose_threads
+from zol.common.errors import DataError
 from zol.data import Dataset
 from zol.models.settings import FROM_DATA, PretrainingConfig
 from zol.train import TrainConfig
+from zol.train.acting import of_preset
 from zol.train.learned_world import WorldConfig, add_learned_world
 from zol.train.planning import Plan, entry_of, plan
 from zol.train.pretraining import EPISODES, execute
+from zol.worlds import make
 
 Start = Annotated[str | None, tyro.conf.arg(name="from")]
+Practise = Annotated[str | None, tyro.conf.arg(metavar="WORLD")]
 
 
 def train(name: str, words: Sequence[str]) -> None:
@@ -79,14 +84,16 @@ def _annotated(field: Any) -> Any:
 
 
 def _train(found: Plan) -> tuple[Callable[..., None], str]:
-    Settings = flags(found.entry.config)
+    Settings, acting = flags(found.entry.config), of_preset(found, MixedPracticeConfig)
 
     def command(
         data: Path,
         out: Path,
         preset: str = "auto",
         start_from: Start = None,
+        practise: Practise = None,
         training: TrainConfig = found.training,
+        practice: MixedPracticeConfig = acting,
         model: Settings = Settings(**found.settings),  # type: ignore[valid-type]  # noqa: B008
         episodes: int = 0 if found.dataset is not None and found.world_name is None else EPISODES,
         dynamics_steps: int = found.dynamics_steps,
@@ -102,7 +109,10 @@ def _train(found: Plan) -> tuple[Callable[..., None], str]:
                 domain; auto is paper if there are such settings and a GPU, else cpu
             start_from: checkpoint whose network is trained further: a folder, a zoo name, or
                 hf://organisation/name
+            practise: world in which the model's own policies act while it trains; what they visit joins the
+                data, in the run's folder practice. Without it, training is offline
             training: the loop
+            practice: how it acts, with --practise
             model: the networks and their losses; --learning-rate sets all rates unless the others are given
             episodes: test episodes per task, every --eval-every steps, on the data's world; 0 tests nothing,
                 which is the default where the data name no world
@@ -112,11 +122,14 @@ def _train(found: Plan) -> tuple[Callable[..., None], str]:
             threads: of torch on the CPU; 0 chooses
         """
         del data, preset, start_from  # they made the plan
+        if practise is None and practice != acting:
+            raise DataError("some of these settings are for practice: --practise WORLD names a world for it")
         execute(
             found,
             out=out,
             training=training,
             settings=model.model_dump(),  # type: ignore[attr-defined]
+            acting=None if practise is None else (make(practise), practice),
             episodes=episodes,
             dynamics_steps=dynamics_steps,
             device=device,

@@ -24,6 +24,10 @@ def online_command(name: str, words: Sequence[str]) -> tuple[Callable[..., None]
     found, _ = tyro.cli(
         _first_words, prog=f"zol train {name}", args=typed, return_unknown_args=True, add_help=False
     )
+    if found.pop("practise") is not None:
+        raise DataError(
+            f"--practise is for models that learn from data, and {name} acts in its world anyway: --world"
+        )
     planned = plan_online(name, **found)
     if planned.entry.online == "practice":
         from zol.cli.train_practice import practice_command
@@ -37,10 +41,12 @@ def _first_words(
     preset: str = "auto",
     device: str = "auto",
     learning_rate: str | None = None,
+    practise: str | None = None,
 ) -> dict[str, Any]:
-    """What decides the defaults of all other words."""
+    """What decides the defaults of all other words, and one that belongs to other models."""
     rate = None if learning_rate is None else number("learning-rate", learning_rate)
-    return {"world": world, "preset": preset, "device": device, "learning_rate": rate}
+    own = {"world": world, "preset": preset, "device": device, "learning_rate": rate}
+    return own | {"practise": practise}
 
 
 def _train(found: Plan) -> tuple[Callable[..., None], str]:

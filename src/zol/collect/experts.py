@@ -73,7 +73,7 @@ class Expert(RNDAgent):
         with torch.no_grad():
             self.normaliser.update(next_obs)
             s, s2 = self._normalise(obs), self._normalise(next_obs)
-        self._update_critic(s, action, s2, reward, terminated, generator)
+        self._update_critic(s, action, s2, reward, self.config.discount * ~terminated, generator)
         if self.normaliser.num_batches_tracked % 2 == 0:
             self._update_actor(s)
             self._move_target()

@@ -22,6 +22,7 @@ from torch import Tensor
 from zol.collect.memory import RoundMemory
 from zol.collect.recording import append_or_compare
 from zol.collect.rnd import RNDAgent, RNDConfig
+from zol.collect.rounds import acting, noise_levels, partly_random
 from zol.common import provenance
 from zol.common.config import Config
 from zol.common.errors import DataError
@@ -36,7 +37,7 @@ from zol.data.writer import DatasetWriter
 from zol.fields import States
 from zol.models.optimisation import restore_generator
 from zol.worlds.base import World
-from zol.worlds.episode import episode, random_policy
+from zol.worlds.episode import Policy, episode, random_policy
 
 STATE = "explorer.safetensors"
 
@@ -54,6 +55,10 @@ class ExploreConfig(Config):
     """seed of start states, actions and networks"""
     resets: int = Field(default=1024, ge=1)
     """start states to store with the set"""
+    noise_range: tuple[float, float] | None = Field(default=None, strict=False)
+    """standard deviations of the noise in the first and in the last environment; None: the agent's in all"""
+    random_share: float = Field(default=0.0, ge=0, lt=1)
+    """share of the environments that act uniformly at random, while the agent learns from all of them"""
     rnd: RNDConfig = RNDConfig()
     """settings of the agent that seeks novelty"""
 
@@ -127,34 +132,41 @@ class _Run:
 
     def round(self) -> Iterator[tuple[int, str]]:
         """Play one episode in every environment; yields the steps so far and a number to watch."""
-        n = min(self.config.envs, self.missing_episodes)
-        memory = RoundMemory(self.out, self.done_steps, n, self.world)
-        states = self.world.reset(n, self.generator)
-        memory.begin(states.obs, self.world.physics)
+        c, n = self.config, min(self.config.envs, self.missing_episodes)
+        memory = RoundMemory(self.out, self.done_steps, self.world, self.world.reset(n, self.generator))
         self.agent.begin()
         before, owed, novelty = time.perf_counter(), 0.0, torch.zeros(())
-        chance = random_policy(self.world, self.generator)
+        chance, seeking = random_policy(self.world, self.generator), self._seeking(n)
 
         def policy(states: States) -> Tensor:
-            if self._at_random(self.done_steps + memory.steps):
-                return chance(states)
-            return self.agent.act(states.obs.float(), self.generator)
+            at_random = self._at_random(self.done_steps + memory.steps)
+            return chance(states) if at_random else seeking(states)
 
-        for t, step in enumerate(episode(self.world, states, policy, self.length)):
-            steps_before = self.done_steps + memory.steps
-            memory.add(t, step, self.world.physics)
+        steps_before = self.done_steps
+        for t in memory.play(policy):
             self.unsaved = memory.steps
             steps = self.done_steps + memory.steps
-            if self.config.how == "rnd" and steps_before >= self.config.rnd.random_steps:
-                owed += (steps - steps_before) / self.config.rnd.steps_per_update
+            if c.how == "rnd" and steps_before >= c.rnd.random_steps:
+                owed += (steps - steps_before) / c.rnd.steps_per_update
                 while owed >= 1:
-                    batch = memory.sample(self.config.rnd.batch_size, self.generator)
-                    novelty = self.agent.update(*batch, self.generator)
+                    batch = memory.sample(c.rnd.batch_size, self.generator, c.rnd.n_step)
+                    novelty = self.agent.update(batch, self.generator)
                     owed -= 1
+            steps_before = steps
             if t % 10 == 9:
                 speed = memory.steps / (time.perf_counter() - before)
                 yield steps, f"{speed:.0f} steps/s, novelty {float(novelty):.3g}"
         self._commit(memory)
+
+    def _seeking(self, n: int) -> Policy:
+        """The agent with its noise, and uniform actions in some of n environments if that is asked for."""
+        c, seeking = self.config, acting(n, self.config.random_share)
+        noise = None if c.noise_range is None else noise_levels(c.noise_range, seeking)
+
+        def act(states: States) -> Tensor:
+            return self.agent.act(states.obs[:seeking].float(), self.generator, noise)
+
+        return partly_random(act, self.world, seeking, self.generator)
 
     def _at_random(self, steps: int) -> bool:
         """Whether the next action is uniformly random, after so many steps."""
@@ -183,13 +195,15 @@ class _Run:
 
     def _check_belongs(self) -> None:
         """Refuse to continue another exploration, or something that is none."""
-        known, now = self.writer.provenance, self.config.model_dump()
+        known = self.writer.provenance
         if known.get("source") != "explore" or known.get("world") != self.world.name:
             raise DataError(
                 f"{self.out} holds data from {known.get('source')} ({known.get('world')}), "
                 f"not an exploration of {self.world.name}: choose another folder"
             )
-        for name, value in known["config"].items():
+        before = ExploreConfig(**known["config"]).model_dump()  # settings that are newer than the set
+        now = self.config.model_dump()
+        for name, value in before.items():
             if name != "steps" and value != now[name]:
                 raise DataError(
                     f"{self.out} was begun with {name}={value}, now {now[name]} is asked for: "

@@ -1,80 +1,67 @@
-"""What an explorer remembers: the finished rounds, which are on disk, and the current one, in memory.
-
-A round is one episode in each of n environments. An episode that ends in a terminal state is shorter than
-the round; its environment adds nothing from then on.
-"""
+"""What an explorer remembers: the finished rounds, which are on disk, and the current one, in memory."""
 
 from pathlib import Path
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from zol.collect.rounds import Round
+from zol.data import Batch
+from zol.data.batch import joined
 from zol.data.dataset import Dataset
-from zol.data.writer import episode_rows
+from zol.data.sampling import along_path
+from zol.fields import States
 from zol.worlds.base import World
 from zol.worlds.episode import Step
 
 
-class RoundMemory:
-    """The steps of all rounds, to draw uniformly from, and the episodes of the current one, to write."""
+class RoundMemory(Round):
+    """The current round, and the steps of all rounds to draw uniformly from.
 
-    def __init__(self, path: Path, past_steps: int, n: int, world: World) -> None:
+    Steps have numbers, as :class:`zol.data.resident.Source` wants them: those of the past as in the set, then
+    past + environment · L + t for those of this round.
+    """
+
+    def __init__(self, path: Path, past_steps: int, world: World, first: States) -> None:
         """``path`` is the set, of which the first ``past_steps`` count: a killed explorer may leave more."""
+        super().__init__(world, first, world.episode_length)
         self.past = Dataset.open(path) if past_steps else None
         self.past_steps = past_steps
-        self.n, length = n, world.episode_length
-        self.obs = torch.zeros(n, length + 1, world.layout.obs_dim)
-        self.action = torch.zeros(n, length, world.action_dim)
-        self.physics: NDArray[np.float64] = np.zeros((n, length + 1, 0))
-        self.lengths = torch.zeros(n, dtype=torch.int64)
-        self.terminated = torch.zeros(n, dtype=torch.bool)  # how the episodes ended that are over
-        self.steps = 0  # of this round, over all environments
         # Places t · n + environment of the steps of this round, without those of episodes that were over.
-        self._places = torch.zeros(n * length, dtype=torch.int64)
+        self._places = torch.zeros(self.n * self.length, dtype=torch.int64)
 
-    def begin(self, obs: Tensor, physics: Tensor) -> None:
-        """Keep the start states of the round."""
-        self.obs[:, 0] = obs
-        self.physics = np.zeros((*self.obs.shape[:2], physics.shape[1]))
-        self.physics[:, 0] = physics.numpy()
-
-    def add(self, t: int, step: Step, physics: Tensor) -> None:
-        """Keep the actions of step ``t`` and what followed in the environments that were running."""
-        self.action[:, t], self.obs[:, t + 1] = step.states.need_action(), step.states.obs
-        self.physics[:, t + 1] = physics.numpy()
+    def add(self, t: int, step: Step) -> None:
+        """Keep a step, and where it is."""
         places = step.those(torch.arange(t * self.n, (t + 1) * self.n))
         self._places[self.steps : self.steps + len(places)] = places
-        self.steps += len(places)
-        self.lengths += 1 if step.running is None else step.running
-        if step.states.terminated is not None:
-            self.terminated |= step.states.terminated
+        super().add(t, step)
 
-    def sample(self, size: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Observations, actions, next observations and terminations of steps drawn from all rounds."""
-        steps = torch.randint(self.past_steps + self.steps, (size,), generator=generator)
-        places = self._places[steps[steps >= self.past_steps] - self.past_steps]
-        env, t = places % self.n, places // self.n
+    def sample(self, size: int, generator: torch.Generator, path: int = 1) -> Batch:
+        """Transitions drawn uniformly from all rounds; with ``path`` above 1, up to so many steps of each."""
+        drawn = torch.randint(self.past_steps + self.steps, (size,), generator=generator)
+        places = self._places[drawn[drawn >= self.past_steps] - self.past_steps]
+        now = self.past_steps + places % self.n * self.length + places // self.n
+        steps = torch.cat([drawn[drawn < self.past_steps], now])
+        return self.take(steps) if path == 1 else along_path(self, steps, path)
+
+    def take(self, steps: Tensor) -> Batch:
+        """The transitions with these numbers, those of the past first, as ``sample`` has them."""
+        env, t = self._now(steps)
         ended = self.terminated[env] & (t + 1 == self.lengths[env])
-        fresh = self.obs[env, t], self.action[env, t], self.obs[env, t + 1], ended
+        fresh = Batch(self.obs[env, t], self.action[env, t], self.obs[env, t + 1], ended)
         if self.past is None:
             return fresh
-        old = self.past.take(steps[steps < self.past_steps].numpy(), physics=False)
-        obs, action, next_obs, terminated = (
-            torch.cat(pair)
-            for pair in zip((old.obs, old.action, old.next_obs, old.terminated), fresh, strict=True)
-        )
-        return obs, action, next_obs, terminated
+        return joined([self.past.take(steps[steps < self.past_steps].numpy(), physics=False), fresh])
 
-    def episodes(self) -> list[dict[str, NDArray[np.generic]]]:
-        """The finished round as rows to write, each episode as long as it was."""
-        return [
-            episode_rows(
-                self.obs[i, : length + 1].numpy(),
-                self.action[i, :length].numpy(),
-                terminated=bool(self.terminated[i]),
-                physics=self.physics[i, : length + 1],
-            )
-            for i, length in enumerate(self.lengths.tolist())
-        ]
+    def left(self, steps: Tensor) -> Tensor:
+        """Transitions to the end of the episode, or to where it has got so far."""
+        env, t = self._now(steps)
+        fresh = self.lengths[env] - t
+        if self.past is None:
+            return fresh
+        return torch.cat([torch.from_numpy(self.past.left(steps[steps < self.past_steps].numpy())), fresh])
+
+    def _now(self, steps: Tensor) -> tuple[Tensor, Tensor]:
+        """Environments and times of those steps that are of this round."""
+        numbers = steps[steps >= self.past_steps] - self.past_steps
+        return numbers // self.length, numbers % self.length

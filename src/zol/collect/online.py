@@ -11,7 +11,6 @@ environments back into the simulator states that the last one ended in. Nothing 
 be stored, and a run that was interrupted takes the very steps of one that was not.
 """
 
-import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -25,12 +24,12 @@ from torch import Tensor
 
 from zol.collect.demonstrations import Demonstrations
 from zol.collect.recording import Recording
-from zol.common import provenance
 from zol.common.config import Config
-from zol.common.errors import CheckpointError, DataError
+from zol.common.errors import CheckpointError
 from zol.common.progress import Ticker
 from zol.common.threads import one_torch_thread
 from zol.data import Batch, BatchSpec, Dataset
+from zol.data.prompting import prompt_sample
 from zol.data.writer import episode_rows
 from zol.fields import States
 from zol.models.fb_cpr import FBCPRLearner
@@ -40,7 +39,6 @@ from zol.worlds.base import World
 from zol.worlds.episode import episode
 
 RANDOM_EPISODES = "random_episodes"  # of the set, made before the first update
-RESETS = 1024  # start states stored with the set
 
 
 class OnlineConfig(Config):
@@ -142,13 +140,7 @@ class Online:
         demonstrations.require_fit(world, frames=config.frame_share > 0)
         self.learner, self.world, self.demonstrations = learner, world, demonstrations
         self.config, self.track, self.seed = config, track, seed
-        self._temporary = tempfile.TemporaryDirectory() if folder is None else None
-        place = Path(self._temporary.name) / "set" if self._temporary is not None else folder
-        assert place is not None
-        starts = world.reset(RESETS, torch.Generator().manual_seed(seed)).obs
-        facts = {"world": world.name, "how": "online", "seed": seed, "config": config.model_dump(mode="json")}
-        origin = provenance.of_data("online", **facts)
-        self.recording = Recording(place, origin, starts.float().numpy())
+        self.recording = Recording(world, folder, config, how="online", seed=seed)
         sizes = {
             "obs": world.layout.obs_dim,
             "action": world.action_dim,
@@ -157,7 +149,7 @@ class Online:
         }
         kind = world.physics.dtype
         self.now = Episodes(config.envs, config.episode_length, sizes, kind)
-        self.obs = torch.zeros(config.envs, sizes["obs"], dtype=starts.dtype)
+        self.obs = torch.zeros(config.envs, sizes["obs"], dtype=world.observe(world.physics).dtype)
         self.physics = torch.zeros(config.envs, sizes["physics"], dtype=kind)
         self.z = torch.zeros(config.envs, sizes["z"])
         self.chance = torch.Generator().manual_seed(seed)
@@ -176,12 +168,7 @@ class Online:
 
     def _act_at_random(self, progress: Progress | None) -> Dataset:
         """The set as it is before the first update: uniform actions, uniform latents."""
-        made_with, known = (self.recording.provenance.get(name) for name in ("config", RANDOM_EPISODES))
-        if self.recording.writer.episodes and made_with != self.config.model_dump(mode="json"):
-            raise DataError(
-                f"{self.recording.path} was begun with other settings of acting ({made_with}): continue with "
-                "the same ones, or choose another folder"
-            )
+        known = self.recording.provenance.get(RANDOM_EPISODES)
         if not isinstance(known, int):
             generator, steps = torch.Generator().manual_seed(self.seed + 1), 0
             bar = Ticker(progress, "acting at random", self.config.random_steps)
@@ -319,21 +306,22 @@ class Online:
                 raise CheckpointError(
                     f"the training state has no fitting '{name}' of the environments: it is another run's"
                 )
-        done = int(state["episodes"])
-        if done > self.recording.writer.episodes:
-            raise DataError(
-                f"{self.recording.path} has {self.recording.writer.episodes} episodes, the training state "
-                f"counts {done}: restore the set, or choose another folder"
-            )
-        self.updates, self.recording.done = int(state["updates"]), done
+        self.recording.rewind(int(state["episodes"]))
+        self.updates = int(state["updates"])
         self.obs, self.physics, self.z = (state[name].clone() for name in ("obs", "physics", "z"))
         self._places, self.demonstrations.weights = state["places"].clone(), state["weights"].clone()
         for name, tensor in self.now.tensors().items():
             tensor.copy_(state[f"now.{name}"])
         restore_generator(self.chance, state, self.recording.path)
 
-    def prompt_steps(self) -> None:
-        """The checkpoint keeps any of its steps."""
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """What the checkpoint says about the data."""
+        return self.recording.facts
+
+    def prompt_sample(self, seed: int) -> dict[str, Tensor]:
+        """Any steps of the finished episodes."""
+        return prompt_sample(self.recording.dataset(), seed)
 
     def collected(self) -> Dataset:
         """The finished episodes so far."""
@@ -342,5 +330,3 @@ class Online:
     def close(self) -> None:
         """Release the files; a set that was to be nowhere is gone."""
         self.recording.close()
-        if self._temporary is not None:
-            self._temporary.cleanup()

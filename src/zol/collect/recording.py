@@ -5,16 +5,22 @@ counts fewer episodes than the set may hold by then: those are played once more,
 written twice.
 """
 
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from numpy.typing import ArrayLike, NDArray
+import torch
+from numpy.typing import NDArray
 
+from zol.common import provenance
+from zol.common.config import Config
 from zol.common.errors import DataError
 from zol.data import Dataset, disk
 from zol.data.writer import DatasetWriter
+from zol.worlds.base import World
 
+RESETS = 1024  # start states of the world that are stored with a set
 Rows = Mapping[str, NDArray[Any]]
 
 
@@ -33,18 +39,39 @@ def append_or_compare(writer: DatasetWriter, path: Path, done: int, episodes: Se
 
 
 class Recording:
-    """Episodes on disk, of which the first ``done`` count."""
+    """Episodes of a world on disk, of which the first ``done`` count."""
 
-    def __init__(self, path: Path, provenance: Mapping[str, Any], resets: ArrayLike) -> None:
-        self.path = path
-        self.writer = DatasetWriter(path, provenance=provenance, resets=resets)
+    def __init__(
+        self, world: World, folder: Path | None, config: Config, *, how: str, seed: int, **facts: Any
+    ) -> None:
+        """The set is in ``folder``, or in a temporary one; one that was begun with another ``config`` is
+        refused."""
+        self._temporary = tempfile.TemporaryDirectory() if folder is None else None
+        self.path = Path(self._temporary.name) / "set" if self._temporary is not None else Path(str(folder))
+        settings = config.model_dump(mode="json")
+        starts = world.reset(RESETS, torch.Generator().manual_seed(seed)).obs
+        origin = provenance.of_data(how, world=world.name, how=how, seed=seed, config=settings, **facts)
+        self.writer = DatasetWriter(self.path, provenance=origin, resets=starts.float().numpy())
         self.done = 0
         self._opened: Dataset | None = None
+        made_with = self.provenance.get("config")
+        if self.writer.episodes and made_with != settings:
+            self.close()
+            raise DataError(
+                f"{self.path} was begun with other settings of {how} ({made_with}): continue with the same "
+                "ones, or choose another folder"
+            )
 
     @property
     def provenance(self) -> Mapping[str, Any]:
         """What the set on disk says of itself."""
         return self.writer.provenance
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What a checkpoint says about data that are this set."""
+        data = self.dataset()
+        return {"data": data.fingerprint(), "transitions": len(data)}
 
     def note(self, **facts: Any) -> None:
         """Add facts to the set's provenance."""
@@ -59,12 +86,23 @@ class Recording:
         self.done += len(episodes)
         self._opened = None
 
+    def rewind(self, done: int) -> None:
+        """Let the first ``done`` episodes count, as a saved state says."""
+        if done > self.writer.episodes:
+            raise DataError(
+                f"{self.path} has {self.writer.episodes} episodes, the training state counts {done}: restore "
+                "the set, or choose another folder"
+            )
+        self.done = done
+
     def dataset(self) -> Dataset:
-        """What counts of the set, as it is now."""
+        """What counts of the set, as it is now; there has to be an episode."""
         if self._opened is None or self._opened.episodes != self.done:
             self._opened = Dataset.open(self.path).first(self.done)
         return self._opened
 
     def close(self) -> None:
-        """Release the files; everything committed is on disk."""
+        """Release the files; everything committed is on disk, unless the folder was a temporary one."""
         self.writer.close()
+        if self._temporary is not None:
+            self._temporary.cleanup()

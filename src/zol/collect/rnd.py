@@ -9,10 +9,12 @@ sampled, because novelty fades:
 
     Q target   r + γ · min_i Q̄_i(s', clip(π(s') + ε)),     actor   max_π Q_1(s, π(s)) every other update
 
-where nothing follows a terminal s' (its target is r alone).
+where nothing follows a terminal s' (its target is r alone). With n-step targets, which tell an action sooner
+of novelty further on, r is Σ_{k<n} γ^k r_k along the data and γ becomes γⁿ; near the end of an episode n is
+what is left of it.
 
 Differences from ExORL's agent: TD3 instead of DDPG (the actor moves every other update, which also costs
-less), networks 256 wide and batches of 256, for CPUs; one-step instead of three-step targets; novelty of
+less), networks 256 wide and batches of 256, for CPUs; one-step targets unless ``n_step`` is 3; novelty of
 the state reached instead of the state left; the agent sees normalised observations too.
 """
 
@@ -24,6 +26,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from zol.common.config import Config
+from zol.data import Batch
 from zol.models.layers import Normaliser, initialise, layer_norm, linear
 from zol.models.optimisation import Adam, frozen, move_towards, named_state, restore_state
 
@@ -45,6 +48,8 @@ class RNDConfig(Config):
     """learning rate of the predictor; slower, so that novelty does not fade before it is visited"""
     discount: float = Field(default=0.99, ge=0, lt=1)
     """discount of the novelty return"""
+    n_step: int = Field(default=1, ge=1)
+    """n: steps of novelty before the bootstrap"""
     target_rate: float = Field(default=0.01, gt=0, le=1)
     """how fast target critics follow"""
     noise: float = Field(default=0.2, ge=0)
@@ -81,28 +86,33 @@ class RNDAgent:
         self._noise = torch.zeros(())
 
     @torch.no_grad()
-    def act(self, obs: Tensor, generator: torch.Generator) -> Tensor:
+    def act(self, obs: Tensor, generator: torch.Generator, noise: Tensor | None = None) -> Tensor:
         """Actions for exploring, ``[n, A]``: the actor's with (perhaps correlated) noise.
 
-        ε_t = ρ ε_{t−1} + √(1 − ρ²) ξ_t keeps its variance, whatever ρ.
+        ε_t = ρ ε_{t−1} + √(1 − ρ²) ξ_t keeps its variance, whatever ρ. ``noise`` ``[n, 1]`` are standard
+        deviations instead of the one of the settings.
         """
         action = self._policy(self._normalise(obs))
         rho = self.config.correlation
         fresh = torch.randn(action.shape, generator=generator)
         self._noise = rho * self._noise + (1 - rho**2) ** 0.5 * fresh
-        return (action + self.config.noise * self._noise).clamp(-1, 1)
+        return (action + (self.config.noise if noise is None else noise) * self._noise).clamp(-1, 1)
 
-    def update(
-        self, obs: Tensor, action: Tensor, next_obs: Tensor, terminated: Tensor, generator: torch.Generator
-    ) -> Tensor:
-        """Move every network by one step on transitions ``[N, …]``; the mean novelty, before scaling."""
+    def update(self, batch: Batch, generator: torch.Generator) -> Tensor:
+        """Move every network by one step on N transitions, with the n steps from each on if n is above 1.
+
+        Gives the mean novelty, before scaling. Predictor and scale see the first state of a path alone.
+        """
         with torch.no_grad():
-            self.normaliser.update(next_obs)
-            s, s2 = self._normalise(obs), self._normalise(next_obs)
-        error = (self.predictor(s2) - self.random_net(s2)).square().mean(-1)  # [N]
+            self.normaliser.update(batch.next_obs)
+            s, s2 = self._normalise(batch.obs), self._normalise(batch.next_obs)
+            later, last, length = self._ahead(batch, s2)
+        error = self._error(s2)
         error.mean().backward()
         self.predictor_optimiser.step_and_clear()
-        self._update_critic(s, action, s2, self._reward(error.detach()), terminated, generator)
+        reward = self._rewards(torch.cat([error.detach().unsqueeze(1), later], dim=1), length)
+        gamma = self._discounts(length) * ~batch.terminated
+        self._update_critic(s, batch.action, last, reward, gamma, generator)
         if self.normaliser.num_batches_tracked % 2 == 0:
             self._update_actor(s)
             self._move_target()
@@ -111,9 +121,29 @@ class RNDAgent:
     def _move_target(self) -> None:
         move_towards(self.target_critic, self.critic, self.config.target_rate)
 
-    def _reward(self, error: Tensor) -> Tensor:
-        self.error_scale.update(error.unsqueeze(-1))
-        return error * torch.rsqrt(self.error_scale.running_var + 1e-12)
+    def _error(self, s: Tensor) -> Tensor:
+        """e(s), ``[...]``."""
+        return (self.predictor(s) - self.random_net(s)).square().mean(-1)
+
+    def _ahead(self, batch: Batch, s2: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Errors in the states after s' ``[N, n − 1]``, the state that a path ends in, and its length."""
+        if batch.path_obs is None or batch.path_length is None:
+            return s2.new_zeros(len(s2), 0), s2, torch.ones(len(s2), dtype=torch.int64)
+        path = self._normalise(batch.path_obs)
+        last = path[torch.arange(len(path)), batch.path_length - 1]
+        return self._error(path[:, 1:]), last, batch.path_length
+
+    def _rewards(self, errors: Tensor, length: Tensor) -> Tensor:
+        """Σ_{k<m} γ^k r_k, ``[N]``, of errors ``[N, n]`` of which the first m = ``length`` count."""
+        self.error_scale.update(errors[:, :1])
+        rewards = errors * torch.rsqrt(self.error_scale.running_var + 1e-12)
+        steps = torch.arange(rewards.shape[1])
+        return (rewards * self._discounts(steps) * (steps < length.unsqueeze(1))).sum(1)
+
+    def _discounts(self, steps: Tensor) -> Tensor:
+        """γ to the power of these numbers of steps."""
+        powers = torch.tensor([self.config.discount**k for k in range(self.config.n_step + 1)])
+        return powers[steps]
 
     def _update_critic(
         self,
@@ -121,15 +151,16 @@ class RNDAgent:
         action: Tensor,
         s2: Tensor,
         reward: Tensor,
-        terminated: Tensor,
+        gamma: Tensor,
         generator: torch.Generator,
     ) -> None:
+        """One step of the critics; ``gamma`` ``[N]`` is that of what follows s2, 0 where nothing does."""
         with torch.no_grad():
             noise = self.config.noise * torch.randn(action.shape, generator=generator)
             clip = self.config.noise_clip
             next_action = (self._policy(s2) + noise.clamp(-clip, clip)).clamp(-1, 1)
             next_value = self.target_critic(torch.cat([s2, next_action], -1)).amin(0).squeeze(-1)
-            target = reward + self.config.discount * ~terminated * next_value  # [N]
+            target = reward + gamma * next_value  # [N]
         values = self.critic(torch.cat([s, action], -1)).squeeze(-1)  # [2, N]
         (values - target).square().mean(-1).sum().backward()
         self.critic_optimiser.step_and_clear()

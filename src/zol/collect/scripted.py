@@ -10,23 +10,23 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-import numpy as np
 import torch
 from rich.progress import Progress
 from torch import Tensor
 
+from zol.collect.recording import RESETS
+from zol.collect.rounds import Round
 from zol.common import provenance
 from zol.common.errors import DataError
 from zol.common.interrupts import Stopped
 from zol.common.outputs import require_place
 from zol.common.progress import Ticker
 from zol.common.threads import one_torch_thread
+from zol.data import disk
 from zol.data.dataset import Dataset
-from zol.data.writer import DatasetWriter, episode_rows
+from zol.data.writer import DatasetWriter
 from zol.fields import States
 from zol.worlds.base import World
-
-RESETS = 1024  # start states of the world that are stored with a set
 
 
 class Script(Protocol):
@@ -51,20 +51,36 @@ def collect(
     out: str | Path,
     *,
     how: str,
+    source: str = "script",
     steps: int = 1_000_000,
     envs: int = 50,
     seed: int = 0,
+    facts: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
 ) -> Dataset:
-    """Collect ``steps`` transitions in whole episodes into the set at ``out``; an unfinished one goes on."""
+    """Collect ``steps`` transitions in whole episodes into the set at ``out``; an unfinished one goes on.
+
+    ``facts`` are what else decides the script: they stand in the set's provenance, and a set with other ones
+    is not continued.
+    """
     require_place(out)
     if steps < 1 or envs < 1:
         raise DataError(f"there is nothing to collect: steps={steps}, envs={envs}; both are at least 1")
     with one_torch_thread():
-        run = _Collection(world, script, Path(out), how, steps, envs, seed)
-        bar = Ticker(progress, f"{world.name}, {how}", run.wanted * script.steps, done=run.done_steps)
+        origin = {
+            "source": source,
+            "world": world.name,
+            "dataset": f"{world.name}-{how}",
+            "how": how,
+            "seed": seed,
+            "envs": envs,
+            **(facts or {}),
+        }
+        run = _Collection(world, script, Path(out), origin, steps, envs, seed)
+        total = run.done_steps + max(0, run.missing) * script.steps
+        bar = Ticker(progress, f"{world.name}, {how}", total, done=run.done_steps)
         try:
-            while run.writer.episodes < run.wanted:
+            while run.missing > 0:
                 for done, note in run.round():
                     bar.reach(done, note)
             bar.finish(run.done_steps)
@@ -79,32 +95,33 @@ class _Collection:
     """A set that is being filled."""
 
     def __init__(
-        self, world: World, script: Script, out: Path, how: str, steps: int, envs: int, seed: int
+        self,
+        world: World,
+        script: Script,
+        out: Path,
+        facts: Mapping[str, Any],
+        steps: int,
+        envs: int,
+        seed: int,
     ) -> None:
         self.world, self.script, self.out, self.envs, self.seed = world, script, out, envs, seed
-        self.wanted = -(-steps // script.steps)
+        self.wanted = steps
         starts = world.reset(RESETS, torch.Generator().manual_seed(seed)).obs
-        facts = {
-            "world": world.name,
-            "dataset": f"{world.name}-{how}",
-            "how": how,
-            "seed": seed,
-            "envs": envs,
-        }
-        self.writer = DatasetWriter(
-            out, provenance=provenance.of_data("script", **facts), resets=starts.float().numpy()
-        )
+        origin = provenance.of_data(**facts)
+        self.writer = DatasetWriter(out, provenance=origin, resets=starts.float().numpy())
+        self.done_steps = 0  # transitions of finished rounds
         try:
             if self.writer.episodes:
                 self._check_belongs(facts)
+                self.done_steps = int(disk.read_index(out)["steps"].sum())
         except BaseException:
             self.writer.close()
             raise
 
     @property
-    def done_steps(self) -> int:
-        """Transitions of finished rounds."""
-        return self.writer.episodes * self.script.steps
+    def missing(self) -> int:
+        """Episodes still to play, if none of them ends early."""
+        return -(-(self.wanted - self.done_steps) // self.script.steps)
 
     def kept(self) -> str:
         """What is left of a collection that ends now, in words."""
@@ -117,30 +134,24 @@ class _Collection:
     def round(self) -> Iterator[tuple[int, str]]:
         """One episode in every environment; yields the steps so far and a number to watch."""
         before, began = self.writer.episodes, time.perf_counter()
-        n, length = min(self.envs, self.wanted - before), self.script.steps
+        n = min(self.envs, self.missing)
         generator = torch.Generator().manual_seed(hash_seed(self.seed, before))
-        states = self.world.set_physics(self.script.begin(n, generator))
-        first = self.world.physics
-        obs = np.zeros((n, length + 1, states.obs.shape[1]), np.float32)
-        physics = np.zeros((n, length + 1, first.shape[1]))
-        action = np.zeros((n, length, self.world.action_dim), np.float32)
-        obs[:, 0], physics[:, 0] = states.obs.numpy(), first.numpy()
-        for t in range(length):
-            states = self.world.step(self.script.act(states))
-            obs[:, t + 1], physics[:, t + 1] = states.obs.numpy(), self.world.physics.numpy()
-            action[:, t] = states.need_action().numpy()
+        first = self.world.set_physics(self.script.begin(n, generator))
+        played = Round(self.world, first, self.script.steps)
+        for t in played.play(self.script.act):
             if t % 10 == 9:
-                speed = n * (t + 1) / (time.perf_counter() - began)
-                yield self.done_steps + n * (t + 1), f"{speed:.0f} steps/s"
+                speed = played.steps / (time.perf_counter() - began)
+                yield self.done_steps + played.steps, f"{speed:.0f} steps/s"
         counts = dict(self.writer.provenance.get("counts", {}))
-        for name, count in self.script.end(states).items():
+        for name, count in self.script.end(played.states).items():
             counts[name] = counts.get(name, 0) + count
-        self.writer.append_rows([episode_rows(obs[i], action[i], physics=physics[i]) for i in range(n)])
+        self.writer.append_rows(played.episodes())
+        self.done_steps += played.steps
         self.writer.set_provenance(counts=counts)
 
     def _check_belongs(self, facts: Mapping[str, Any]) -> None:
         known = self.writer.provenance
-        for name, value in {"source": "script", **facts}.items():
+        for name, value in facts.items():
             if known.get(name) != value:
                 raise DataError(
                     f"{self.out} was made with {name}={known.get(name)!r}, now {value!r} is asked for: "

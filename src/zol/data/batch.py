@@ -1,11 +1,13 @@
 """What a learner is given in every step: transitions, and what else it asked for (zol.data.sampling)."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from zol.common.errors import DataError
 from zol.fields import Layout, States
 
 
@@ -67,3 +69,16 @@ class Batch:
     def arrived(self, layout: Layout) -> States:
         """The states the transitions lead to: what a reward of this data is computed on."""
         return States(self.next_obs, layout, action=self.action, physics=self.next_physics)
+
+
+def joined(batches: Sequence[Batch]) -> Batch:
+    """The rows of several batches, one batch after the other; all of them have the same columns."""
+    if len(batches) == 1:
+        return batches[0]
+    rows: dict[str, Any] = {}
+    for column in fields(Batch):
+        parts = [part for batch in batches if (part := getattr(batch, column.name)) is not None]
+        if len(parts) not in (0, len(batches)):
+            raise DataError(f"{len(batches) - len(parts)} of {len(batches)} batches have no '{column.name}'")
+        rows[column.name] = torch.cat(parts) if parts else None
+    return Batch(**rows)

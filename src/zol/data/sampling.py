@@ -195,3 +195,10 @@ def with_path(source: Source, steps: Tensor, length: int, batch: Batch) -> Batch
         path_action=torch.stack([step.action for step in taken], dim=1),
         path_length=left.clamp(max=length),
     )
+
+
+def along_path(source: Source, steps: Tensor, length: int) -> Batch:
+    """Steps with up to ``length`` of those that follow; ``terminated`` says how the last of them ended."""
+    batch = with_path(source, steps, length, source.take(steps))
+    assert batch.path_length is not None
+    return replace(batch, terminated=source.take(steps + batch.path_length - 1).terminated)

@@ -227,15 +227,10 @@ class NetworkLearner(ABC):
         ``states`` ``[N, D]`` are those whose B ``[N, d]`` is ``embedded``. Latents of random rewards, a share
         of ``prior_share``, need them.
         """
-        n = parallel.size() * len(embedded)
-        uniform = self.normal(embedded, generator)
-        rows = parallel.share(torch.randperm(n, generator=generator, device=generator.device))
-        everyone = parallel.gather(embedded)
-        goals = everyone[rows.to(embedded.device)]
-        chosen = torch.rand(n, 1, generator=generator, device=generator.device)
-        is_goal = parallel.share(chosen).to(embedded.device) < self.config.goal_share
-        z = unit(torch.where(is_goal, goals, uniform))
-        return self._with_prior(z, everyone, states, generator) if self.config.prior_share else z
+        z = mixed_latents(embedded, self.config.goal_share, generator)
+        if not self.config.prior_share:
+            return z
+        return self._with_prior(z, parallel.gather(embedded), states, generator)
 
     def _with_prior(
         self, z: Tensor, everyone: Tensor, states: Tensor | None, generator: torch.Generator
@@ -261,6 +256,15 @@ class NetworkLearner(ABC):
             return obs
         columns = c.columns()
         return torch.cat([obs[..., columns[name]] for name in part.reads], dim=-1)
+
+    def goal_latents(self, obs: Tensor) -> Tensor:
+        """What ``training_latents`` takes of goal states ``[N, D]``, before projection."""
+        return self.model.backward(obs)
+
+    @torch.no_grad()
+    def practice_latents(self, goals: Tensor, generator: torch.Generator) -> Tensor:
+        """Latents ``[N, d]`` to act with, drawn as those of training; goals are these states ``[N, D]``."""
+        return self.training_latents(self.goal_latents(goals), generator, goals)
 
     @staticmethod
     def normal(like: Tensor, generator: torch.Generator) -> Tensor:
@@ -334,3 +338,14 @@ class NetworkLearner(ABC):
     def _parts(self) -> dict[str, nn.Module | Adam]:
         targets = {name: target for name, (target, _, _) in self._targets.items()}
         return targets | self._helpers | self._optimisers
+
+
+def mixed_latents(embedded: Tensor, goal_share: float, generator: torch.Generator) -> Tensor:
+    """Latents ``[N, d]``: uniform on the sphere, or of a random row of embedded goals ``[N, d]``."""
+    n = parallel.size() * len(embedded)
+    uniform = NetworkLearner.normal(embedded, generator)
+    rows = parallel.share(torch.randperm(n, generator=generator, device=generator.device))
+    goals = parallel.gather(embedded)[rows.to(embedded.device)]
+    chosen = torch.rand(n, 1, generator=generator, device=generator.device)
+    is_goal = parallel.share(chosen).to(embedded.device) < goal_share
+    return unit(torch.where(is_goal, goals, uniform))

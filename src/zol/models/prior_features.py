@@ -254,16 +254,28 @@ class PriorFeaturesLearner(NetworkLearner):
     @torch.no_grad()
     def prepare(self, obs: Tensor, generator: torch.Generator, rows: int = 512) -> None:
         """Rebuild the space of rewards on states ``[N, D]``, and fit φ to it for a while."""
-        assert self.quantities is not None
-        values = self.quantities(obs.double()).float()
-        self.space.rebuild(obs, values, generator)
-        self.space.grow(self._wanted_rewards(), generator)
+        self._rebuild(obs, self._wanted_rewards(), generator)
         wanted = self.space.features(self.space.values)
         with torch.enable_grad():
             for _ in range(self.config.feature_steps):
                 some = torch.randint(len(wanted), (rows,), generator=generator)
                 self._update_features(self.space.obs[some], wanted[some])
         self.place()
+
+    @torch.no_grad()
+    def recall(self, obs: Tensor, generator: torch.Generator) -> None:
+        """A whole pool of rewards on states ``[N, D]``, for a model that is trained already."""
+        self._rebuild(obs, self.config.rewards, generator)
+        self.place()
+
+    def _rebuild(self, obs: Tensor, rewards: int, generator: torch.Generator) -> None:
+        assert self.quantities is not None
+        self.space.rebuild(obs, self.quantities(obs.double()).float(), generator)
+        self.space.grow(rewards, generator)
+
+    def practice_latents(self, goals: Tensor, generator: torch.Generator) -> Tensor:
+        """Latents ``[N, d]`` of rewards of the pool; the ``goals`` are only counted."""
+        return self.space.latents[torch.randint(int(self.space.count), (len(goals),), generator=generator)]
 
     @torch.no_grad()
     def place(self) -> None:

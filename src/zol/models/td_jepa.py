@@ -188,6 +188,10 @@ class TDJEPALearner(NetworkLearner):
         self.move_targets()
         return terms
 
+    def goal_latents(self, obs: Tensor) -> Tensor:
+        """ψ(s), whitened if training latents are."""
+        return self.model.backward(obs) if self.config.whitened_goals else self.model.regressors(obs)
+
     def _slow_action(self, there: View, next_phi: Tensor, z: Tensor, generator: torch.Generator) -> Tensor:
         """a' ~ π_z on the slow encoding; for discrete actions the greedy choice there."""
         if self.model.config.discrete:

@@ -1,6 +1,7 @@
 """Pretraining: one loop for every learner, resumable bit for bit."""
 
-from zol.train.loop import TrainConfig, fit, prompt_sample
+from zol.data.prompting import prompt_sample
+from zol.train.loop import TrainConfig, fit
 from zol.train.online import pretrain_online
 from zol.train.practice import pretrain_by_practice
 from zol.train.pretraining import pretrain

@@ -1,4 +1,5 @@
-"""What trainings share that act in a world while they learn: zol.train.online and zol.train.practice.
+"""What trainings share that act in a world while they learn: zol.train.online, zol.train.practice, and
+zol.train.pretraining where a model practises beside its data.
 
 Their loop is the one of all models (zol.train.loop). Here is what stands around it: how settings are told
 apart, one process with its network and learner, tests of what was learned so far, the checkpoint at the end.
@@ -7,7 +8,7 @@ apart, one process with its network and learner, tests of what was learned so fa
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import torch
 
@@ -17,16 +18,16 @@ from zol.common import parallel
 from zol.common.config import Config
 from zol.common.device import choose_device, choose_threads
 from zol.common.errors import DataError, unknown_name
-from zol.data import Dataset
 from zol.models.learner import NetworkLearner
 from zol.models.settings import FROM_DATA
-from zol.train.loop import TrainConfig, require_outputs
+from zol.train.loop import Feed, TrainConfig, require_outputs
 from zol.train.planning import Plan, plan
 from zol.train.returns import ReturnEvaluation
 from zol.worlds import ALIASES
 from zol.worlds.base import World
 
 C = TypeVar("C", bound=Config)
+FOLDER = "practice"  # of the set that practice fills, in that of the run
 
 
 def plan_online(model: str, world: str | None, **words: Any) -> Plan:
@@ -60,6 +61,15 @@ def told_apart(
     )
 
 
+def require_one_process(name: str) -> None:
+    """Refuse torchrun with several processes."""
+    if parallel.size() > 1:
+        raise DataError(
+            f"{name} acts in one world while it learns, and {parallel.size()} processes were started: run it "
+            "without torchrun"
+        )
+
+
 @contextmanager
 def begun(
     plan: Plan, config: Any, training: TrainConfig, *, out: str | Path | None, device: str, threads: int
@@ -68,11 +78,7 @@ def begun(
     require_outputs(out, training)
     entry, before = plan.entry, torch.get_num_threads()
     with parallel.processes(choose_device(device)) as place:
-        if parallel.size() > 1:
-            raise DataError(
-                f"{entry.name} acts in one world while it learns, and {parallel.size()} processes were "
-                "started: run it without torchrun"
-            )
+        require_one_process(entry.name)
         torch.set_num_threads(choose_threads(training.batch_size * config.hidden**2, threads))
         try:
             network = entry.network(config, torch.Generator().manual_seed(training.seed)).to(place)
@@ -83,36 +89,14 @@ def begun(
             torch.set_num_threads(before)
 
 
-class Collecting(Protocol):
-    """A feed that keeps what it visits."""
-
-    def collected(self) -> Dataset:
-        """Everything that was visited so far."""
-        ...
-
-
 def returns(
-    world: World,
-    learner: NetworkLearner,
-    feed: Collecting,
-    *,
-    episodes: int,
-    seed: int,
-    prompt: Any,
-    prompt_steps: Callable[[], torch.Tensor] | None = None,
+    world: World, learner: NetworkLearner, feed: Feed, *, episodes: int, seed: int, prompt: Any
 ) -> Callable[[int], dict[str, float]]:
-    """A test of prompted latents, with prompts from what was visited so far, or from these steps of it."""
+    """A test of prompted latents, with prompts from what there is by then."""
 
     def test(step: int) -> dict[str, float]:
-        found = ReturnEvaluation(
-            world,
-            learner,
-            feed.collected(),
-            episodes=episodes,
-            seed=seed,
-            prompt=prompt,
-            steps=None if prompt_steps is None else prompt_steps(),
-        )
+        sample = feed.prompt_sample(seed)
+        found = ReturnEvaluation(world, learner, sample, episodes=episodes, seed=seed, prompt=prompt)
         return found(step) if found.evidence.tasks else {}
 
     return test

@@ -27,6 +27,7 @@ from zol.common.outputs import require_place
 from zol.common.progress import progress_bar
 from zol.common.tensors import assign
 from zol.data import Batch, BatchSpec, Dataset
+from zol.data.prompting import prompt_sample
 from zol.data.sampling import Sampler
 from zol.models.base import Learner
 from zol.models.optimisation import restore_generator
@@ -55,11 +56,12 @@ class Feed(Protocol):
     def draw(self, spec: BatchSpec, n: int, generator: torch.Generator) -> Batch:
         """The batch of the next step."""
 
-    def collected(self) -> Dataset:
-        """What there is by now."""
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """What the checkpoint says about the data."""
 
-    def prompt_steps(self) -> Tensor | None:
-        """Steps of it that the checkpoint keeps to be prompted with; None draws them uniformly."""
+    def prompt_sample(self, seed: int) -> dict[str, Tensor]:
+        """What the checkpoint keeps to be prompted with (zol.data.prompting)."""
 
     def state_dict(self) -> dict[str, Tensor]:
         """Everything that an exact resume needs, as tensors."""
@@ -165,34 +167,10 @@ def fit(
         shipped: Any = learner.checked
         if folder is not None and shipped is not None:
             with folder.saying_what_is_safe():
-                data = dataset if feed is None else feed.collected()
-                sample = prompt_sample(data, config.seed, steps=None if feed is None else feed.prompt_steps())
+                seed = config.seed
+                sample = prompt_sample(dataset, seed) if feed is None else feed.prompt_sample(seed)
                 checkpoint.save(shipped, folder.path, prompt=sample, facts=run.facts_of_the_model())
     return run.history
-
-
-def prompt_sample(
-    dataset: Dataset, seed: int, samples: int = 10_000, starts: int = 1024, steps: Tensor | None = None
-) -> dict[str, Tensor]:
-    """What a checkpoint needs to be prompted on its own: whole transitions and start states.
-
-    Rewards belong to the states that transitions lead to, so these are called "obs"; "before" are the states
-    that they begin in, which estimators that learn by TD need. ``steps`` are those to take, if they are not
-    to be drawn uniformly.
-    """
-    generator = torch.Generator().manual_seed(seed)
-    if steps is None:
-        batch = dataset.sample(min(len(dataset), samples), generator)
-    else:
-        batch = dataset.take(steps.numpy())
-    found = {
-        "obs": batch.next_obs,
-        "action": batch.action,
-        "before": batch.obs,
-        "terminated": batch.terminated,
-        "starts": dataset.starts(starts, generator),
-    }
-    return found if batch.next_physics is None else found | {"physics": batch.next_physics}
 
 
 class _Run:
@@ -349,10 +327,8 @@ class _Run:
         logged = [line for line in self.history if "loss" in line]
         tested = [line for line in self.history if "return/mean" in line]
         training = {name: self.settings[name] for name in TrainConfig.model_fields}
-        facts = {"data": self.settings["data"], "steps": self.step, "seed": self.config.seed}
-        if self.feed is not None:
-            collected = self.feed.collected()
-            facts |= {"data": collected.fingerprint(), "transitions": len(collected)}
+        facts: dict[str, Any] = {"data": self.settings["data"], "steps": self.step, "seed": self.config.seed}
+        facts |= {} if self.feed is None else dict(self.feed.facts)
         found = {"training": training, "sessions": self.folder.sessions(), "metrics": logged[-1:]}
         if tested:
             found["curve"] = asdict(curve(self.history))

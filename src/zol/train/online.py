@@ -28,7 +28,7 @@ from zol.models.fb_cpr import FBCPRLearner
 from zol.models.network import Network
 from zol.session import Agent
 from zol.train.acting import begun, finished, plan_online, returns, told_apart
-from zol.train.loop import TrainConfig, fit, prompt_sample
+from zol.train.loop import TrainConfig, fit
 from zol.train.planning import Plan
 from zol.worlds import make
 from zol.worlds.base import World
@@ -138,7 +138,7 @@ def execute_online(
 
         on_eval = test if episodes else None
         fit(learner, feed.begun, training, out, facts=facts, on_eval=on_eval, progress=bar, feed=feed)
-        sample = prompt_sample(feed.collected(), training.seed)
+        sample = feed.prompt_sample(training.seed)
     if out is not None:
         terminal().print(f"the checkpoint is in {out}", highlight=False, soft_wrap=True)
     return finished(out, learner, facts, sample)

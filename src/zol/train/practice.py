@@ -19,13 +19,11 @@ from zol.checkpoint import Checkpoint
 from zol.collect.practice import Practice, PracticeConfig
 from zol.models.prior_features import PriorFeaturesLearner
 from zol.session import Agent
-from zol.train.acting import begun, finished, plan_online, returns, told_apart
-from zol.train.loop import TrainConfig, fit, prompt_sample
+from zol.train.acting import FOLDER, begun, finished, plan_online, returns, told_apart
+from zol.train.loop import TrainConfig, fit
 from zol.train.planning import Plan
 from zol.worlds import make
 from zol.worlds.base import World
-
-FOLDER = "practice"  # of the set, in that of the run
 
 
 def pretrain_by_practice(
@@ -93,7 +91,6 @@ def execute_practice(
                 episodes=episodes,
                 seed=training.seed,
                 prompt=plan.entry.prompt,
-                prompt_steps=feed.prompt_steps,
             )
             fit(
                 learner,
@@ -105,5 +102,5 @@ def execute_practice(
                 progress=progress,
                 feed=feed,
             )
-            sample = prompt_sample(feed.collected(), training.seed, steps=feed.prompt_steps())
+            sample = feed.prompt_sample(training.seed)
     return finished(out, learner, facts, sample)

@@ -8,32 +8,41 @@ Settings come, in rising order of precedence, from the model's configuration, fr
 :func:`pretrain` is their sum.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 from rich.console import Console
 from rich.progress import Progress
+from torch import Tensor
 
 from zol import checkpoint
 from zol.checkpoint import Checkpoint
+from zol.collect.mixed_practice import MixedPractice, MixedPracticeConfig
 from zol.common import parallel
+from zol.common.config import Config
 from zol.common.device import choose_device, choose_threads
-from zol.common.errors import CheckpointError, DataError, ZolError, unknown_name
+from zol.common.errors import CheckpointError, DataError, ZolError
 from zol.common.terminal import terminal
 from zol.data import Dataset
+from zol.data.prompting import prompt_sample
 from zol.models.foreign.hub import ORIGIN
+from zol.models.learner import NetworkLearner
 from zol.models.network import Network
-from zol.models.settings import FROM_DATA, settings_of
+from zol.models.settings import settings_of
 from zol.session import Agent
+from zol.train.acting import FOLDER, require_one_process, returns, told_apart
 from zol.train.learned_world import WorldConfig, learn_world, report_learned_world
-from zol.train.loop import TrainConfig, fit, prompt_sample, require_outputs
+from zol.train.loop import Hook, TrainConfig, fit, require_outputs
 from zol.train.planning import Plan, plan
 from zol.train.returns import ReturnEvaluation
 from zol.train.run_folder import RunFolder
+from zol.worlds import make
 from zol.worlds.base import World
 
+Acting = tuple[World, MixedPracticeConfig]
 ONLINE = {
     "demonstrations": "zol.train.pretrain_online(name, world, demonstrations)",
     "practice": "zol.train.pretrain_by_practice(name, world)",
@@ -52,6 +61,7 @@ def pretrain(
     episodes: int = 0,
     dynamics_steps: int | None = None,
     start_from: Agent | Checkpoint | str | Path | None = None,
+    practise: World | str | None = None,
     device: str = "auto",
     threads: int = 0,
     progress: Progress | None = None,
@@ -63,7 +73,9 @@ def pretrain(
     the preset. ``out`` is the folder of the run, where an interrupted one is continued. ``episodes`` test
     episodes per task make a learning curve (0: none). A learned world, in which ``agent.adapt`` rehearses, is
     trained beside the model: ``dynamics_steps`` (0: none), by default as many per step as in the preset.
-    ``start_from`` is a checkpoint whose network is trained further: a folder, a zoo name, ``hf://…``.
+    ``start_from`` is a checkpoint whose network is trained further: a folder, a zoo name, ``hf://…``. In the
+    world ``practise`` the model's own policies act while it trains, and what they visit joins the data: it is
+    then not learned offline, and ``settings`` may be fields of ``MixedPracticeConfig``, too.
     """
     found = plan(
         model,
@@ -73,22 +85,17 @@ def pretrain(
         start_from=start_from,
         learning_rate=settings.get("learning_rate"),
     )
-    own = {name for name in found.entry.config.model_fields if name not in FROM_DATA}
-    for name in settings:
-        if name not in own and name not in TrainConfig.model_fields:
-            raise DataError(
-                unknown_name(f"setting of {model} or its training", name, own | set(TrainConfig.model_fields))
-            )
-    loop = {name: value for name, value in settings.items() if name in TrainConfig.model_fields}
-    loop |= {"seed": seed} | ({} if steps is None else {"steps": steps})
-    training = found.training.updated(**loop)
+    world = make(practise) if isinstance(practise, str) else practise
+    extra: type[Any] = Config if world is None else MixedPracticeConfig
+    training, practice, own = told_apart(found, settings, extra, steps=steps, seed=seed)
     if dynamics_steps is None:
         dynamics_steps = _steps_of_the_learned_world(found, training.steps, out)
     trained = execute(
         found,
         out=out,
         training=training,
-        settings={**found.settings, **{name: v for name, v in settings.items() if name in own}},
+        settings=own,
+        acting=None if world is None else (world, practice),
         episodes=episodes,
         dynamics_steps=dynamics_steps,
         device=device,
@@ -110,13 +117,17 @@ def execute(
     out: str | Path | None,
     training: TrainConfig,
     settings: Mapping[str, Any],
+    acting: Acting | None = None,
     episodes: int = 0,
     dynamics_steps: int = 0,
     device: str = "auto",
     threads: int = 0,
     progress: Progress | None = None,
 ) -> Checkpoint:
-    """Train as planned, with these settings instead of the suggested ones."""
+    """Train as planned, with these settings instead of the suggested ones.
+
+    With ``acting`` the model's policies act in a world while it trains.
+    """
     if plan.entry.online:
         raise DataError(
             f"{plan.entry.name} learns in a world that it acts in, not from a set of data: "
@@ -127,10 +138,14 @@ def execute(
     require_outputs(out, training)
     before = torch.get_num_threads()
     with parallel.processes(choose_device(device)) as place:
+        if acting is not None:
+            require_one_process(plan.entry.name)
         width = int(settings.get("hidden", plan.entry.config.model_fields["hidden"].default))
         torch.set_num_threads(choose_threads(training.batch_size // parallel.size() * width**2, threads))
         try:
-            model, facts = _train(plan, plan.dataset, out, training, settings, episodes, place, progress)
+            model, facts, sample = _train(
+                plan, plan.dataset, out, training, settings, acting, episodes, place, progress
+            )
             learned = None
             if dynamics_steps:
                 config = WorldConfig(steps=dynamics_steps, seed=training.seed)
@@ -143,7 +158,7 @@ def execute(
         if out is not None and parallel.is_main():
             return checkpoint.load(out)
     facts = checkpoint.description(model) | facts
-    return Checkpoint(model.freeze(), facts, prompt_sample(plan.dataset, training.seed), learned)
+    return Checkpoint(model.freeze(), facts, sample, learned)
 
 
 def _train(
@@ -152,10 +167,12 @@ def _train(
     out: str | Path | None,
     training: TrainConfig,
     settings: Mapping[str, Any],
+    acting: Acting | None,
     episodes: int,
     device: torch.device,
     progress: Progress | None,
-) -> tuple[Network, dict[str, Any]]:
+) -> tuple[Network, dict[str, Any], Mapping[str, Tensor]]:
+    """The trained network, what is known about it, and a sample of states to prompt it with."""
     console, entry = _console(progress), plan.entry
     world = _tested_world(plan, dataset) if episodes else None
     config = entry.config(obs_dim=dataset.obs_dim, action_dim=dataset.action_dim, **settings)
@@ -177,19 +194,45 @@ def _train(
         f"preset {plan.preset}: {sum(p.numel() for p in model.parameters()):,} weights, {len(dataset):,} "
         f"transitions, batch {training.batch_size}, {training.steps:,} steps on {where}"
     )
-    test = None
-    if world is not None:
-        prompt: Any = entry.prompt
-        test = ReturnEvaluation(world, learner, dataset, episodes=episodes, seed=training.seed, prompt=prompt)
-        if test.unrewarded:
-            console.print(f"not tested, because the sample holds no reward: {', '.join(test.unrewarded)}")
-        test = test if test.evidence.tasks else None
-    fit(learner, dataset, training, out, facts=facts, on_eval=test, progress=progress)
+    if acting is not None:
+        facts["practice"] = {"world": acting[0].name, **acting[1].model_dump(mode="json")}
+    seed = training.seed
+    with _practice(learner, dataset, acting, out, seed) as feed:
+        test: Hook | None = None
+        if world is not None and feed is not None:
+            test = returns(world, learner, feed, episodes=episodes, seed=seed, prompt=entry.prompt)
+        elif world is not None:
+            prompt: Any = entry.prompt
+            fixed = ReturnEvaluation(world, learner, dataset, episodes=episodes, seed=seed, prompt=prompt)
+            if fixed.unrewarded:
+                console.print(
+                    f"not tested, because the sample holds no reward: {', '.join(fixed.unrewarded)}"
+                )
+            test = fixed if fixed.evidence.tasks else None
+        fit(learner, dataset, training, out, facts=facts, on_eval=test, progress=progress, feed=feed)
+        sample = prompt_sample(dataset, seed) if feed is None else feed.prompt_sample(seed)
     if out is not None:
         console.print(f"the checkpoint is in {out}")
     checked = learner.checked
     assert isinstance(checked, Network)
-    return checked, dict(learner.facts) | facts
+    return checked, dict(learner.facts) | facts, sample
+
+
+@contextmanager
+def _practice(
+    learner: NetworkLearner,
+    dataset: Dataset,
+    acting: Acting | None,
+    out: str | Path | None,
+    seed: int,
+) -> Iterator[MixedPractice | None]:
+    """Practice beside the data, if there is to be any."""
+    if acting is None:
+        yield None
+        return
+    folder = None if out is None else Path(out) / FOLDER
+    with closing(MixedPractice(learner, acting[0], dataset, acting[1], folder=folder, seed=seed)) as feed:
+        yield feed
 
 
 def _console(progress: Progress | None) -> Console:

@@ -5,6 +5,7 @@ so that two points of a curve differ by the model alone. The first point also sa
 actions earn, the line that a curve has to leave behind.
 """
 
+from collections.abc import Mapping
 from copy import deepcopy
 
 import torch
@@ -12,12 +13,12 @@ from torch import Tensor
 
 from zol.adapt import prompted
 from zol.data import Dataset
+from zol.data.prompting import prompt_sample
 from zol.evidence import Evidence
 from zol.models.base import Learner
 from zol.models.network import Network
 from zol.prompt import RewardPrompt
 from zol.rollout import evaluate, random_returns
-from zol.train.loop import prompt_sample
 from zol.worlds.base import World
 
 
@@ -28,16 +29,15 @@ class ReturnEvaluation:
         self,
         world: World,
         learner: Learner,
-        dataset: Dataset,
+        data: Dataset | Mapping[str, Tensor],
         *,
         episodes: int,
         seed: int = 0,
         prompt: RewardPrompt = "correlation",
-        steps: Tensor | None = None,
     ) -> None:
-        """``steps`` of the data make the sample, if it is not to be drawn uniformly."""
-        sample = prompt_sample(dataset, seed, steps=steps)
-        labelled = Evidence.from_sample(sample, world.layout, world.tasks, data=dataset.fingerprint())
+        """``data`` are a set, or a sample of it as ``prompt_sample`` draws one."""
+        sample = prompt_sample(data, seed) if isinstance(data, Dataset) else data
+        labelled = Evidence.from_sample(sample, world.layout, world.tasks)
         # unrewarded: tasks without any reward in the sample, for which no latent can be asked
         self.evidence, self.unrewarded = labelled.rewarded_tasks()
         self.world, self.learner, self.prompt = world, learner, prompt
