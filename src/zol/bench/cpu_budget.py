@@ -10,7 +10,7 @@ Drawing a batch, acting in a world and updating count; tests, health checks and 
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,6 +40,15 @@ class Metered:
         """The clock starts; then as the learner does it."""
         self._since = time.process_time()
         self.learner.scale_learning_rates(scale)
+
+    def note_progress(self, share: float) -> None:
+        """As the learner does it."""
+        self.learner.note_progress(share)
+
+    @property
+    def turning_points(self) -> Sequence[float]:
+        """The learner's."""
+        return self.learner.turning_points
 
     def update(self, batch: Batch, generator: torch.Generator) -> Mapping[str, Tensor]:
         """As the learner does it; the clock stops."""

@@ -38,6 +38,7 @@ class SingleTask:
 
     checked = None  # not a model of many behaviours, so none of its health checks apply
     shown: ClassVar[Mapping[str, str]] = {"reward": "reward"}
+    turning_points = ()
 
     def __init__(self, world: World, task: Task, config: RNDConfig, seed: int) -> None:
         generator = torch.Generator().manual_seed(seed)
@@ -72,6 +73,9 @@ class SingleTask:
         """Use this share of the configured learning rates from now on."""
         for optimiser in (self.expert.actor_optimiser, self.expert.critic_optimiser):
             optimiser.scale_learning_rate(scale)
+
+    def note_progress(self, share: float) -> None:
+        """Nothing depends on it but the learning rates."""
 
     def state_dict(self) -> dict[str, Tensor]:
         """Networks, targets and optimisers."""

@@ -6,6 +6,8 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from zol.bench.cpu_budget import Metered, Setup
 from zol.collect.practice import Practice, PracticeConfig
 from zol.common.config import Config
@@ -14,10 +16,9 @@ from zol.data import Dataset
 from zol.models.learner import NetworkLearner
 from zol.models.pretraining import Pretraining
 from zol.models.prior_features import PriorFeaturesLearner
-from zol.train.acting import begun, plan_online, told_apart
+from zol.train.acting import FOLDER, begun, plan_online, told_apart
 from zol.train.loop import TrainConfig
 from zol.train.planning import Plan, plan
-from zol.train.practice import FOLDER
 from zol.train.returns import ReturnEvaluation
 from zol.worlds import make
 from zol.worlds.base import World
@@ -71,8 +72,7 @@ def by_practice(
 
             def test() -> ReturnEvaluation:
                 """Prompts come from what was visited so far."""
-                steps, data = feed.prompt_steps(), feed.collected()
-                return _test(world, learner, data, found.entry, episodes, seed, steps)
+                return _test(world, learner, feed.prompt_sample(seed), found.entry, episodes, seed)
 
             facts = _facts(found, world, episodes) | {"practice": practice.model_dump(mode="json")}
             yield Setup(
@@ -100,14 +100,13 @@ def practising(
 def _test(
     world: World,
     learner: NetworkLearner,
-    data: Dataset,
+    data: Dataset | Mapping[str, Tensor],
     entry: Pretraining,
     episodes: int,
     seed: int,
-    steps: Any = None,
 ) -> ReturnEvaluation:
     prompt: Any = entry.prompt
-    return ReturnEvaluation(world, learner, data, episodes=episodes, seed=seed, prompt=prompt, steps=steps)
+    return ReturnEvaluation(world, learner, data, episodes=episodes, seed=seed, prompt=prompt)
 
 
 def _facts(plan: Plan, world: World, episodes: int) -> dict[str, Any]:
