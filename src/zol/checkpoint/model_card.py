@@ -76,8 +76,8 @@ def _tested(tested: Mapping[str, Any]) -> str:
         rows.append([task, _number(cell["random"]), f"{mean} [{low}, {high}]"])
     made = f"`{tested['command']}` on {tested['cpu']}, commit {tested['commit']}"
     lead = (
-        f"Plain prompts from the states in this folder, {tested['episodes']} episodes per task, seed "
-        f"{tested['seed']} of start states; 95 % intervals over episodes. {made}."
+        f"Plain prompts from the states in this folder, {tested['episodes']} episodes per task, from start "
+        f"states of seed {tested['seed']};\n95 % intervals over episodes. {made}."
     )
     return f"## Returns\n\n{lead}\n\n{markdown_table(('task', 'random actions', 'return [95 %]'), rows)}"
 
