@@ -14,6 +14,7 @@ import pytest
 import torch
 from circles import SMALL_ONLINE, circles, circling
 from killing import run
+from same_run import assert_same_run
 
 from zol import tracking
 from zol.bench.tracking import OWN, RANDOM_ACTION, tracking_rows
@@ -22,14 +23,14 @@ from zol.collect.demonstrations import STATES_ONLY, Demonstrations
 from zol.collect.online import Online, OnlineConfig
 from zol.common.config import ConfigError
 from zol.common.errors import DataError, ZolError
-from zol.common.tensors import read_metadata, read_tensors
+from zol.common.tensors import read_metadata
 from zol.data import Dataset
 from zol.models.base import model_hash
 from zol.models.fb_cpr import MODEL, FBCPRConfig, FBCPRLearner
 from zol.testing import check_dataset
 from zol.train import fit, pretrain, pretrain_online
 from zol.train.loop import TrainConfig
-from zol.train.run_folder import STATE, read_metrics
+from zol.train.run_folder import STATE
 from zol.worlds.donut import Donut
 from zol.worlds.tabular import corridor
 
@@ -144,17 +145,6 @@ def test_episodes_begin_in_demonstrated_frames(shown: Dataset, tmp_path: Path) -
         feed.close()
 
 
-def same(found: Path, expected: Path) -> None:
-    for name in (STATE, "model.safetensors", "prompt.safetensors"):
-        ours, theirs = read_tensors(found / name), read_tensors(expected / name)
-        assert ours.keys() == theirs.keys()
-        for key in ours:
-            assert torch.equal(ours[key], theirs[key]), f"{name}: {key}"
-    lines = [[{**line, "steps_per_second": 0} for line in read_metrics(path)] for path in (found, expected)]
-    assert lines[0] == lines[1]
-    assert Dataset.open(found / "replay").fingerprint() == Dataset.open(expected / "replay").fingerprint()
-
-
 def train(say: Any, shown: Path, out: Path, steps: int = 30, save_every: int = 5) -> None:
     """A run that says a word at every update, so that it can be killed at a chosen one."""
     original = FBCPRLearner.update
@@ -194,7 +184,7 @@ def test_kills_at_random_moments_leave_no_trace(shown: Dataset, calm: Path, tmp_
     assert saved == sorted(saved)
     assert 0 < saved[-1] < 30
     run(train, shown.mapped.path, path, 30, 3)
-    same(path, calm)
+    assert_same_run(path, calm, "replay")
 
 
 INTERRUPTED = """
@@ -223,7 +213,7 @@ def test_ctrl_c_loses_nothing(shown: Dataset, calm: Path, tmp_path: Path) -> Non
     assert done.returncode in (1, -signal.SIGINT, 130)
     assert read_metadata(path / STATE)["step"] == "13"
     run(train, shown.mapped.path, path)
-    same(path, calm)
+    assert_same_run(path, calm, "replay")
 
 
 def test_a_run_is_continued_with_the_same_settings_only(

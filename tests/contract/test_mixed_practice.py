@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from killing import run
+from same_run import assert_same_run
 
 from zol import checkpoint
 from zol.cli import main
@@ -15,7 +16,7 @@ from zol.collect.mixed_practice import MixedPractice, MixedPracticeConfig
 from zol.collect.rounds import LatentPolicy
 from zol.common import parallel
 from zol.common.errors import ZolError
-from zol.common.tensors import read_metadata, read_tensors
+from zol.common.tensors import read_metadata
 from zol.data import Dataset
 from zol.fields import States
 from zol.models import MODELS
@@ -23,7 +24,7 @@ from zol.models.base import model_hash
 from zol.models.fb import FBLearner
 from zol.testing import check_dataset
 from zol.train import TrainConfig, fit, pretrain
-from zol.train.run_folder import STATE, read_metrics
+from zol.train.run_folder import STATE
 from zol.worlds.base import World
 from zol.worlds.donut import Donut
 from zol.worlds.tabular import corridor
@@ -152,18 +153,6 @@ def test_worlds_with_terminal_states(tmp_path: Path) -> None:
     feed.close()
 
 
-def same(found: Path, expected: Path) -> None:
-    for name in (STATE, "model.safetensors", "prompt.safetensors"):
-        ours, theirs = read_tensors(found / name), read_tensors(expected / name)
-        assert ours.keys() == theirs.keys()
-        for key in ours:
-            assert torch.equal(ours[key], theirs[key]), f"{name}: {key}"
-    lines = [[{**line, "steps_per_second": 0} for line in read_metrics(path)] for path in (found, expected)]
-    assert lines[0] == lines[1]
-    sets = [Dataset.open(path / "practice").fingerprint() for path in (found, expected)]
-    assert sets[0] == sets[1]
-
-
 def train(say: Any, out: Path, save_every: int = 5) -> None:
     """A run that says a word at every update, so that it can be killed at a chosen one."""
     original = FBLearner.update
@@ -193,7 +182,7 @@ def test_kills_at_random_moments_leave_no_trace(calm: Path, tmp_path: Path) -> N
     assert saved == sorted(saved)
     assert 0 < saved[-1] < 40
     run(train, path, 3)
-    same(path, calm)
+    assert_same_run(path, calm, "practice")
 
 
 def test_what_was_practised_is_labelled(calm: Path, data: Dataset) -> None:

@@ -13,15 +13,16 @@ from typing import Any
 import pytest
 import torch
 from killing import run
+from same_run import assert_same_run
 
 from zol.collect.donut import collect
 from zol.common import files
-from zol.common.tensors import read_metadata, read_tensors
+from zol.common.tensors import read_metadata
 from zol.data import Batch, Dataset
 from zol.models import MODELS
 from zol.models.fb import FBConfig, FBLearner, fb_network
 from zol.train import TrainConfig, fit
-from zol.train.run_folder import STATE, read_metrics
+from zol.train.run_folder import STATE
 
 SMALL = FBConfig(obs_dim=2, action_dim=2, z_dim=6, hidden=16, backward_hidden=16, normalise_obs=True)
 STEPS, KILLS = 1000, 50
@@ -68,17 +69,6 @@ def calm(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("calm") / "run"
     run(train, data, path, 200)
     return path
-
-
-def assert_same_run(found: Path, expected: Path) -> None:
-    for name in (STATE, "model.safetensors", "prompt.safetensors"):
-        ours, theirs = read_tensors(found / name), read_tensors(expected / name)
-        assert ours.keys() == theirs.keys()
-        for key in ours:
-            assert torch.equal(ours[key], theirs[key]), f"{name}: {key}"
-    lines = [[{**line, "steps_per_second": 0} for line in read_metrics(path)] for path in (found, expected)]
-    assert lines[0] == lines[1]
-    assert not list(found.glob(".*.tmp"))
 
 
 def test_fifty_kills_at_random_moments_leave_no_trace(data: Path, calm: Path, tmp_path: Path) -> None:
