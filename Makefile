@@ -37,7 +37,7 @@ demo: $(VENV)/.demo  ## pretrain on the donut, prompt, adapt, roll out, film; wr
 
 films: $(VENV)/.demo  ## make the moving pictures of README and zoo page again, with the zoo's models of today
 	$(BIN)/zol gallery --out docs/images/behaviours.webp
-	$(BIN)/zol gallery --zoo --method fb --episodes 20 --seconds 8 --out docs/images
+	$(BIN)/zol gallery --zoo --method plain --episodes 20 --seconds 8 --out docs/images
 
 play-picture: $(VENV)/.dev  ## make the picture of zol play again; needs Chromium (apt-get install chromium)
 	$(BIN)/python docs/play_picture.py docs/images/play.png

@@ -16,10 +16,19 @@ def prompted(
     model: Model, evidence: Evidence, how: RewardPrompt = "correlation", *, centre: bool = False
 ) -> Adapted:
     """The closed-form latent of every task, with the estimates that the ratio gives it."""
-    name = "fb" if how == "correlation" else how.replace("_", "-")
     result = score(model, evidence, evidence.prompt(model, how, centre=centre))
     settings = {"how": how, "centre": centre}
-    return replace(result, method=name + ("-centred" if centre else ""), configs=(settings,))
+    return replace(result, method=prompt_name(how) + ("-centred" if centre else ""), configs=(settings,))
+
+
+def prompt_name(how: RewardPrompt) -> str:
+    """What the registry of methods calls a prompt."""
+    return "fb" if how == "correlation" else how.replace("_", "-")
+
+
+def _own(problem: Problem, settings: NoSettings) -> Adapted:
+    """The prompt that suits the model: E[B r] for FB, least squares for successor features."""
+    return prompted(problem.model, problem.evidence, problem.prompt)
 
 
 def _method(how: RewardPrompt, *, centre: bool = False) -> Method[NoSettings]:
@@ -42,6 +51,7 @@ def _goal(problem: Problem, settings: NoSettings) -> Adapted:
     return replace(result, method="goal", diagnostics=dict(result.diagnostics) | {"goal_given": given})
 
 
+PLAIN: Method[NoSettings] = Method(_own, NoSettings())
 FB = _method("correlation")
 GOAL: Method[NoSettings] = Method(_goal, NoSettings())
 FB_CENTRED = _method("correlation", centre=True)

@@ -110,7 +110,7 @@ def rehearsed(
 ) -> Adapted:
     """The best latent of every task by rehearsal.
 
-    ``plain`` ``[T, d]`` is what stays unless it is beaten, plain FB's latents unless given.
+    ``plain`` ``[T, d]`` is what stays unless it is beaten, E[B r] unless given.
     ``extra_candidates`` gives more of them, ``[K, d]``; it is not called when no task may take any of them.
     """
     c = config or RehearsalConfig()
@@ -323,6 +323,7 @@ def rehearse(problem: Problem, config: RehearsalConfig) -> Adapted:
         problem.layout,
         config,
         generator=problem.generator("rehearse"),
+        plain=problem.start,
         extra_candidates=lambda: zol_candidates(
             problem.model, problem.evidence, problem.start, generator=problem.generator("zol")
         ),

@@ -18,9 +18,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from zol import prompt
-from zol.adapt import prompted
+from zol.adapt.prompts import prompt_name, prompted
 from zol.bench.benchmark import Benchmark
-from zol.bench.conditions import BASELINE, Conditions, kind_of
+from zol.bench.conditions import Conditions, kind_of
 from zol.bench.results import gather
 from zol.bench.run import STORE
 from zol.bench.sections import conclusion, verdict
@@ -118,7 +118,7 @@ def tested(
 ) -> list[Result]:
     """The cells of one model and one way to prompt it."""
     scores = donut_returns(model, how, data) if key.domain == "donut" else {GOALS: rooms_values(model, how)}
-    method = BASELINE if how == "correlation" else how.replace("_", "-")
+    method = prompt_name(how)
     own = replace(key, method=method, configuration=canonical(settings), model=identity(model))
     facts = stamp(command())
     return [

@@ -77,7 +77,7 @@ def _tested(tested: Mapping[str, Any]) -> str:
     made = f"`{tested['command']}` on {tested['cpu']}, commit {tested['commit']}"
     lead = (
         f"Plain prompts from the states in this folder, {tested['episodes']} episodes per task, from start "
-        f"states of seed {tested['seed']};\n95 % intervals over episodes. {made}."
+        f"states of seed {tested['seed']};\n95 % intervals over episodes.\n{made}."
     )
     return f"## Returns\n\n{lead}\n\n{markdown_table(('task', 'random actions', 'return [95 %]'), rows)}"
 

@@ -155,7 +155,8 @@ def adapt_command(words: Sequence[str]) -> Callable[..., None]:
         model: checkpoint folder, a name of the zoo (zol zoo list), or hf://org/name
         task: tasks of the checkpoint's world; all of them if nothing is named
         reward: your own, typed as an expression (or NAME = EXPRESSION), or FILE.py:NAME, which is run
-        method: auto is rehearse with a learned world, fb without. {listed}
+        method: auto is rehearse with a learned world; plain without one, and for models that practised.
+            {listed}
         settings: of the method
         start_states: start states that the ratio averages over
         episodes: test episodes per task; 0 tests nothing

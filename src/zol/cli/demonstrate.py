@@ -25,7 +25,7 @@ def demonstrate(
     out: Path,
     tasks: tuple[str, ...] = (),
     model: str | None = None,
-    method: str = "fb",
+    method: str = "plain",
     latents: tuple[Path, ...] = (),
     episodes: int = 10,
     steps: int = 300,

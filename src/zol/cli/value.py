@@ -17,7 +17,7 @@ def value(
     task: tuple[str, ...] = (),
     reward: tuple[str, ...] = (),
     latent: tuple[Path, ...] = (),
-    method: str = "fb",
+    method: str = "plain",
     by: tuple[str, ...] = (),
     start_states: int = session.STARTS,
     seed: int = 0,

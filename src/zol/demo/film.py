@@ -28,7 +28,7 @@ def make_film(out: Path, seed: int, progress: Progress | None = None) -> Film:
         (shown,) = show(
             load(SHOWN.model),
             [SHOWN],
-            "fb",
+            "plain",
             seconds=SECONDS,
             episodes=EPISODES,
             seed=seed,

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from zol import prompt
+from zol.adapt.prompts import prompt_name
 from zol.common.errors import DataError
 from zol.fields import States
 from zol.models.base import Latent, Model, identity, regressors_of
@@ -69,7 +70,7 @@ class Prompter:
     @property
     def method(self) -> str:
         """What the registry calls this prompt."""
-        return "fb" if self.how == "correlation" else self.how.replace("_", "-")
+        return prompt_name(self.how)
 
     def reward(self, task: Task) -> Prompted:
         """The latent of a task; one without any reward on the sample is refused."""

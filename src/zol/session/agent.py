@@ -10,6 +10,7 @@ from rich.progress import Progress
 
 from zol import checkpoint
 from zol.adapt import find_method, solve
+from zol.adapt.prompts import prompt_name
 from zol.checkpoint import zoo
 from zol.checkpoint.publishing import push
 from zol.common.config import Config
@@ -73,9 +74,15 @@ class Agent(OpenedModel):
     # From a wish to a skill
 
     def method(self, name: str = AUTO) -> str:
-        """The method's name; ``auto`` is what fits the checkpoint."""
+        """The method's name; ``auto`` is what fits the checkpoint.
+
+        That is rehearsal with a learned world, and else the model's own prompt. Models that practised keep
+        theirs, too: they know the latents they practised for, and among others a search finds what only
+        looks good in the learned world (docs/practice.md).
+        """
         if name == AUTO:
-            return "rehearse" if self.dynamics is not None else "fb"
+            searched = self.dynamics is not None and "practice" not in self.facts
+            return "rehearse" if searched else prompt_name(self.checkpoint.default_prompt)
         find_method(name)
         return name
 

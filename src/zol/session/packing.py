@@ -13,7 +13,7 @@ from zol.common.errors import CheckpointError
 from zol.common.outputs import require_place
 from zol.session.agent import load
 
-PLAIN = "fb"  # the model's own prompt, without a search
+PLAIN = "plain"  # the model's own prompt, without a search
 
 
 def pack(
