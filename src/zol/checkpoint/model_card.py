@@ -23,6 +23,8 @@ def model_card(facts: Mapping[str, Any], where: str = "path/to/this/folder") -> 
     """Markdown from what ``config.json`` says; ``where`` is the address that loads the model."""
     title = facts.get("title", "A behavioural foundation model")
     parts = [f"# {title}", _facts(facts), USE.format(where=where, reward='s["obs"][..., 0]').strip()]
+    if facts.get("film"):
+        parts.append(f"![Every task of its world]({facts['film']})")
     if facts.get("tested"):
         parts.append(_tested(facts["tested"]))
     if facts.get("returns"):

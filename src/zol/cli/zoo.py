@@ -34,6 +34,7 @@ def pack(
     samples: int = zoo.SAMPLES,
     episodes: int = 0,
     seed: int = 1,
+    film: str = "",
 ) -> None:
     """Copy a checkpoint with what test time needs, and no more.
 
@@ -43,8 +44,11 @@ def pack(
         samples: labelled states to keep
         episodes: test episodes per task whose returns, with intervals, go onto the card; 0 tests nothing
         seed: of the start states of these episodes
+        film: moving picture that the card shows (zol gallery), by its address as seen from the card
     """
     with progress_bar() as progress:
-        folder = packing.pack(source, out, samples, episodes=episodes, seed=seed, progress=progress)
+        folder = packing.pack(
+            source, out, samples, episodes=episodes, seed=seed, film=film, progress=progress
+        )
     size = sum(file.stat().st_size for file in folder.iterdir())
     terminal().print(f"{folder}: {size / 1e6:.1f} MB", soft_wrap=True, highlight=False)

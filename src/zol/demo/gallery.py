@@ -51,7 +51,7 @@ SHOWN = (
     Behaviour("walker", "upright, below 0.8 m", crouch),
     Behaviour("cheetah", "run", "run"),
     Behaviour("cheetah", "walk backwards", "walk_backward"),
-    Behaviour("quadruped", "get up and stand", "stand"),
+    Behaviour("quadruped", "get up and walk", "walk"),
     Behaviour("point_mass_maze", "go to the upper right room", "reach_top_right"),
 )
 

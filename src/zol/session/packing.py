@@ -23,20 +23,22 @@ def pack(
     *,
     episodes: int = 0,
     seed: int = 1,
+    film: str = "",
     progress: Progress | None = None,
 ) -> Path:
     """Copy a checkpoint with what test time needs; with ``episodes``, test that copy and say so on its card.
 
     The copy itself is tested, prompted from the states that it keeps: fewer states are another prompt.
-    ``seed`` is that of the start states.
+    ``seed`` is that of the start states. ``film`` is the address of a moving picture that the card shows.
     """
+    facts = {"film": film} if film else {}
     if not episodes:
-        return zoo.pack(source, out, samples)
+        return zoo.pack(source, out, samples, facts=facts)
     require_place(out)
     with TemporaryDirectory() as folder:
         small = zoo.pack(source, Path(folder) / "small", samples)
         tested = _tested(small, episodes, seed, progress)
-    return zoo.pack(source, out, samples, facts={"tested": tested})
+    return zoo.pack(source, out, samples, facts=facts | {"tested": tested})
 
 
 def _tested(folder: Path, episodes: int, seed: int, progress: Progress | None) -> Mapping[str, Any]:
