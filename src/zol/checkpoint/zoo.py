@@ -70,7 +70,7 @@ def pack(
     require_place(out)
     if Path(out).exists():
         raise DataError(f"{out} already exists: choose another folder, or remove it first")
-    loaded = checkpoint.load(source)
+    loaded = checkpoint.load(find(source))
     kept = {name: value[:samples] for name, value in loaded.prompt.items() if name != "starts"}
     if "world" in loaded.facts and not make(str(loaded.facts["world"])).layout.hidden:
         kept.pop("physics", None)
