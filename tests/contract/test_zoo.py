@@ -87,7 +87,8 @@ def test_every_model_says_where_it_comes_from_and_is_small(name: str) -> None:
     # stored results and latents refer to this hash
     assert identity(loaded.model) == json.loads((folder / "config.json").read_text())["weights"]
     assert loaded.facts["sessions"][0]["command"].startswith(f"zol train {trained_by}")
-    assert loaded.dynamics is not None
+    # rehearsal did not believe the learned world of quadruped_fb, and kept plain FB's latents
+    assert (loaded.dynamics is None) == (name == "quadruped_fb")
     assert len(loaded.prompt["obs"]) >= 1000
     assert sum(file.stat().st_size for file in folder.iterdir()) < 10e6
     text = json.dumps(dict(loaded.facts)) + (folder / "README.md").read_text()

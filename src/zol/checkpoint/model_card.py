@@ -74,8 +74,8 @@ def _tested(tested: Mapping[str, Any]) -> str:
     """What the model earns as it is stored, with intervals: measured after training, on other episodes."""
     rows = []
     for task, cell in tested["returns"].items():
-        mean, low, high = (_number(cell[name]) for name in ("mean", "low", "high"))
-        rows.append([task, _number(cell["random"]), f"{mean} [{low}, {high}]"])
+        mean, low, high, chance = (_return(cell[name]) for name in ("mean", "low", "high", "random"))
+        rows.append([task, chance, f"{mean} [{low}, {high}]"])
     made = f"`{tested['command']}` on {tested['cpu']}, commit {tested['commit']}"
     lead = (
         f"Plain prompts from the states in this folder, {tested['episodes']} episodes per task, from start "
@@ -133,6 +133,11 @@ def _limits(facts: Mapping[str, Any]) -> Iterable[str]:
         yield ONE_SEED
     elif "steps" in facts:
         yield "No returns were measured while it was trained."
+
+
+def _return(value: float) -> str:
+    """A return of a whole episode, of which a hundredth is nothing."""
+    return f"{value:.4g}" if abs(value) >= 0.01 else "0"
 
 
 def _number(value: float | None) -> str:

@@ -39,7 +39,7 @@ def pack(
     """Copy a checkpoint with what test time needs, and no more.
 
     Args:
-        source: folder of a checkpoint, such as a training run
+        source: folder of a checkpoint, such as a training run, or a name of the zoo
         out: folder of the copy
         samples: labelled states to keep
         episodes: test episodes per task whose returns, with intervals, go onto the card; 0 tests nothing
