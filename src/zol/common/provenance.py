@@ -58,7 +58,7 @@ def of_numbers() -> dict[str, Any]:
 
 def commit() -> str:
     """The commit of the source tree zol runs from, with ``+`` for local changes; 'installed' without one."""
-    here = Path(__file__).parent
+    here = Path(__file__).parents[1]  # the package: changes anywhere in it count
 
     def git(*words: str) -> str:
         done = subprocess.run(["git", *words], cwd=here, capture_output=True, text=True, check=True)
