@@ -76,7 +76,7 @@ def _tested(tested: Mapping[str, Any]) -> str:
     for task, cell in tested["returns"].items():
         mean, low, high, chance = (_return(cell[name]) for name in ("mean", "low", "high", "random"))
         rows.append([task, chance, f"{mean} [{low}, {high}]"])
-    made = f"`{tested['command']}` on {tested['cpu']}, commit {tested['commit']}"
+    made = f"`{tested['command']}`\non {tested['cpu']}, commit {tested['commit']}"
     lead = (
         f"Plain prompts from the states in this folder, {tested['episodes']} episodes per task, from start "
         f"states of seed {tested['seed']};\n95 % intervals over episodes.\n{made}."
