@@ -13,6 +13,8 @@ from zol.cli import main
 from zol.cli.train import flags
 from zol.collect.donut import collect
 from zol.collect.online import OnlineConfig
+from zol.collect.practice import PracticeConfig
+from zol.common.config import Config
 from zol.common.device import choose_threads
 from zol.data import Dataset
 from zol.models import MODELS
@@ -130,7 +132,8 @@ def test_every_setting_of_a_model_has_a_flag(entry: Pretraining) -> None:
 def test_presets_name_fields_that_exist_with_values_that_are_allowed(entry: Pretraining) -> None:
     Settings = flags(entry.config)
     known = set(TrainConfig.model_fields) | set(Settings.model_fields) | {"dynamics_steps"}
-    known |= set(OnlineConfig.model_fields) if entry.online else set()
+    acting: type[Config] = PracticeConfig if entry.online == "practice" else OnlineConfig
+    known |= set(acting.model_fields) if entry.online else set()
     tables = presets.read(entry.presets)
     assert "cpu" in tables
     for preset, table in tables.items():
@@ -140,7 +143,7 @@ def test_presets_name_fields_that_exist_with_values_that_are_allowed(entry: Pret
             TrainConfig(**{k: v for k, v in values.items() if k in TrainConfig.model_fields})
             Settings(**{k: v for k, v in values.items() if k in Settings.model_fields})
             if entry.online:
-                OnlineConfig(**{k: v for k, v in values.items() if k in OnlineConfig.model_fields})
+                acting(**{k: v for k, v in values.items() if k in acting.model_fields})
 
 
 def test_published_presets_are_those_of_the_paper() -> None:

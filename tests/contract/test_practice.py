@@ -10,6 +10,7 @@ import torch
 from killing import run
 from same_run import assert_same_run
 
+import zol
 from zol import checkpoint
 from zol.cli import main
 from zol.collect.practice import NOBODY, Practice, PracticeConfig
@@ -155,6 +156,15 @@ def test_what_was_practised_is_labelled(calm: Path) -> None:
     assert found.facts["practice"]["envs"] == 4
     assert Dataset.open(calm / "practice").provenance["source"] == "practice"
     assert len(found.prompt["obs"]) > 0
+
+
+def test_its_own_prompt_is_the_default(calm: Path) -> None:
+    agent = zol.load(calm)
+    assert agent.method() == agent.method("plain") == "least-squares"
+    found = agent.adapt("cross").latent
+    assert found.method == "least-squares"
+    assert torch.equal(found.z, agent.adapt("cross", "least-squares").latent.z)
+    assert not torch.equal(found.z, agent.adapt("cross", "fb").latent.z)
 
 
 def test_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -66,6 +66,17 @@ def test_from_a_name_of_the_zoo_to_a_number() -> None:
     assert "torso_height" in agent.layout.names
 
 
+def test_rehearsal_begins_with_the_models_own_prompt() -> None:
+    data = collect(500, generator())
+    small = {"z_dim": 5, "hidden": 16, "backward_hidden": 16, "batch_size": 32}
+    agent = zol.pretrain(data, "laplacian", steps=5, dynamics_steps=5, **small)
+    assert agent.method() == "rehearse"
+    shortly = {"horizon": 5, "rounds": 1, "goals": 1, "random_latents": 1, "population": 2}
+    found = agent.adapt(["square", "cross"], "rehearse", **shortly).found
+    own = agent.adapt(["square", "cross"], "plain").found
+    torch.testing.assert_close(found.start, own.z[0])
+
+
 def test_numpy_in_numpy_out_and_batches_of_any_shape(agent: Agent) -> None:
     skill = agent.adapt("square", "fb")
     obs = np.random.default_rng(0).uniform(-1, 1, (4, 5, 2))  # float64, as simulators give them

@@ -34,8 +34,8 @@ METHODS: Registry[Method[Any]] = Registry(
     "method",
     "zol.methods",
     {
-        "plain": Entry("zol.adapt.prompts:PLAIN", "the model's own prompt: FB's E[B r], or least squares"),
         "fb": Entry("zol.adapt.prompts:FB", "plain FB: z = E[B r]"),
+        "plain": Entry("zol.adapt.prompts:PLAIN", "the model's own prompt: FB's E[B r], or least squares"),
         "fb-centred": Entry("zol.adapt.prompts:FB_CENTRED", "plain FB with the mean reward subtracted"),
         "ridge": Entry("zol.adapt.prompts:RIDGE", "least squares r ≈ Bᵀz"),
         "least-squares": Entry(

@@ -33,6 +33,7 @@ from zol.value import ValueEstimate
 from zol.worlds.gym_env import GymEnvironment
 
 AUTO = "auto"
+PLAIN = "plain"  # the model's own prompt, by whatever name the registry knows that
 """The method that fits the checkpoint: ``rehearse`` with a learned world, plain ``fb`` without."""
 
 
@@ -82,7 +83,9 @@ class Agent(OpenedModel):
         """
         if name == AUTO:
             searched = self.dynamics is not None and "practice" not in self.facts
-            return "rehearse" if searched else prompt_name(self.checkpoint.default_prompt)
+            name = "rehearse" if searched else PLAIN
+        if name == PLAIN:
+            return prompt_name(self.checkpoint.default_prompt)
         find_method(name)
         return name
 

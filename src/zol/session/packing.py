@@ -11,9 +11,7 @@ from zol.checkpoint import zoo
 from zol.common import provenance
 from zol.common.errors import CheckpointError
 from zol.common.outputs import require_place
-from zol.session.agent import load
-
-PLAIN = "plain"  # the model's own prompt, without a search
+from zol.session.agent import PLAIN, load
 
 
 def pack(

@@ -36,7 +36,7 @@ from zol.train.health import HealthSample, check_health
 from zol.train.log_lines import Clock, format_evaluation, format_progress
 from zol.train.run_folder import Line, RunFolder, require_same
 from zol.train.tensorboard import MetricsWriter, require_tensorboard
-from zol.train.time_to_score import curve
+from zol.train.time_to_score import curve, tested_tasks
 from zol.train.wandb import WandbWriter, require_wandb
 
 Hook = Callable[[int], Mapping[str, float]]
@@ -330,6 +330,6 @@ class _Run:
         facts: dict[str, Any] = {"data": self.settings["data"], "steps": self.step, "seed": self.config.seed}
         facts |= {} if self.feed is None else dict(self.feed.facts)
         found = {"training": training, "sessions": self.folder.sessions(), "metrics": logged[-1:]}
-        if tested:
+        if tested_tasks(self.history):
             found["curve"] = asdict(curve(self.history))
         return facts | found | {"returns": [*tested[:1], *tested[1:][-1:]]} | self.facts
