@@ -68,10 +68,10 @@ def test_from_a_name_of_the_zoo_to_a_number() -> None:
 
 def test_rehearsal_begins_with_the_models_own_prompt() -> None:
     data = collect(500, generator())
-    small = {"z_dim": 5, "hidden": 16, "backward_hidden": 16, "batch_size": 32}
+    small: dict[str, Any] = {"z_dim": 5, "hidden": 16, "backward_hidden": 16, "batch_size": 32}
     agent = zol.pretrain(data, "laplacian", steps=5, dynamics_steps=5, **small)
     assert agent.method() == "rehearse"
-    shortly = {"horizon": 5, "rounds": 1, "goals": 1, "random_latents": 1, "population": 2}
+    shortly: dict[str, Any] = {"horizon": 5, "rounds": 1, "goals": 1, "random_latents": 1, "population": 2}
     found = agent.adapt(["square", "cross"], "rehearse", **shortly).found
     own = agent.adapt(["square", "cross"], "plain").found
     torch.testing.assert_close(found.start, own.z[0])
