@@ -12,11 +12,12 @@ from zol.checkpoint import Checkpoint
 from zol.cli import main
 from zol.collect.donut import collect
 from zol.collect.explore import ExploreConfig, explore
-from zol.collect.practised import PractisedConfig, latents_of, practise
+from zol.collect.practised import PractisedConfig, practise
 from zol.common.errors import ZolError
 from zol.data import Dataset
 from zol.models import MODELS
 from zol.models.prior_features import PriorFeaturesLearner
+from zol.models.trained_latents import trained_latents
 from zol.testing import check_dataset
 from zol.train import pretrain, pretrain_by_practice
 from zol.worlds.base import World
@@ -102,7 +103,7 @@ def test_prompts_of_a_prior_are_its_latents() -> None:
     agent = pretrain_by_practice("prior_features", "donut", random_steps=100, **settings)
     found = agent.checkpoint
     states = found.prompt["obs"]
-    latents = latents_of(found.model, found.facts, states, Donut.layout, 3)
+    latents = trained_latents(found.model, found.facts, states, Donut.layout, 3)
     z = latents(50, torch.Generator().manual_seed(0))
     entry = MODELS["prior_features"]
     learner = entry.learner(found.model, entry.config(**found.facts["settings"]))
@@ -116,8 +117,8 @@ def test_prompts_of_a_prior_are_its_latents() -> None:
 def test_models_without_a_sample_or_settings(trained: Path) -> None:
     found, g = checkpoint.load(trained), torch.Generator().manual_seed(0)
     states = found.prompt["obs"]
-    foreign = latents_of(found.model, {"model": "somebody", "settings": {}}, states, Donut.layout, 0)
-    for z in (foreign(40, g), latents_of(found.model, found.facts, None, Donut.layout, 0)(40, g)):
+    foreign = trained_latents(found.model, {"model": "somebody", "settings": {}}, states, Donut.layout, 0)
+    for z in (foreign(40, g), trained_latents(found.model, found.facts, None, Donut.layout, 0)(40, g)):
         assert torch.allclose(z.norm(dim=1), torch.tensor(5.0).sqrt(), atol=1e-4)
     near = torch.cdist(foreign(200, g), found.model.project(found.model.backward(states))).amin(1) < 1e-4
     assert 70 < int(near.sum()) < 130

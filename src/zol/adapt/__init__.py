@@ -86,6 +86,10 @@ METHODS: Registry[Method[Any]] = Registry(
         "tune": Entry(
             "zol.adapt.tune:TUNE", "minutes of offline TD3 from the model's own weights: a network per task"
         ),
+        "auto": Entry(
+            "zol.adapt.auto:AUTO",
+            "ours, the default: trained latents and prompts, played through whole imagined episodes",
+        ),
         "rehearse": Entry(
             "zol.adapt.rehearse:REHEARSE", "ours: search by playing latents in the learned world"
         ),

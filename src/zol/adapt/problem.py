@@ -23,6 +23,7 @@ from zol.evidence import SAMPLES, Evidence
 from zol.fields import Layout
 from zol.imagination.learned_world import LearnedWorld
 from zol.models.base import Model
+from zol.models.trained_latents import Latents
 from zol.prompt import RewardPrompt
 from zol.tasks import Task
 from zol.value import ValueProblem
@@ -42,6 +43,8 @@ class Problem:
     dynamics: LearnedWorld | None = None  # the learned world that came with the checkpoint
     seed: int = 0
     prompt: RewardPrompt = "correlation"  # how this kind of model is prompted
+    episode_length: int | None = None  # of its world, where that is known
+    trained: Latents | None = None  # latents as it met them in training, where that is known
     progress: Progress | None = None  # where a method that takes longer shows how far it is
 
     def generator(self, purpose: str) -> torch.Generator:
@@ -80,6 +83,7 @@ class Problem:
             tasks=self.ordered_tasks,
             layout=self.layout,
             learned_world=self.dynamics,
+            episode_length=self.episode_length,
             generator=self.generator(purpose),
         )
 

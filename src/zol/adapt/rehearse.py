@@ -276,7 +276,7 @@ class _Rehearsal:
         scores = means.mean(-1) - c.pessimism * deviation(means, -1)  # [T, 1 + f]
         scores[:, 1:] = scores[:, 1:].where(allowed, -torch.inf)
         best = scores[:, 1:].argmax(-1) + 1
-        gain, error = _paired_gain(values[own, best] - values[:, 0])
+        gain, error = paired_gain(values[own, best] - values[:, 0])
         rewards = self.evidence.rewards
         least = torch.maximum(c.margin * error, c.min_gain * (rewards.amax(-1) - rewards.amin(-1)))
         wins = (gain > least) & (scores[own, best] > scores[:, 0]) & self.chooses
@@ -301,7 +301,7 @@ class _Rehearsal:
         )
 
 
-def _paired_gain(difference: Tensor) -> tuple[Tensor, Tensor]:
+def paired_gain(difference: Tensor) -> tuple[Tensor, Tensor]:
     """mean Δ and its error ``[T]`` of paired differences Δ ``[T, P, S]``, as in :meth:`_Rehearsal.decide`."""
     by_start = difference.mean(1).std(-1) / difference.shape[-1] ** 0.5
     by_member = deviation(difference.mean(2), -1)

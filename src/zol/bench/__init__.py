@@ -20,6 +20,10 @@ BENCHMARKS: Registry[Any] = Registry(
             "zol.bench.family:FAMILY", "every model with the same steps on the donut and in four rooms"
         ),
         "unseen": Entry("zol.bench.unseen:UNSEEN", "the same on nine tasks that nothing was chosen on"),
+        "zoo": Entry(
+            "zol.bench.zoo:ZOO", "16 control tasks on models of any kind, against their own prompts"
+        ),
+        "zoo_unseen": Entry("zol.bench.zoo:ZOO_UNSEEN", "the same on the nine tasks of zol bench unseen"),
         "rehearsal": Entry(
             "zol.bench.rehearsal:REHEARSAL", "the imagined search with one setting changed at a time"
         ),

@@ -19,6 +19,8 @@ class Benchmark:
     tasks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # domain → tasks, in tables' order
     methods: tuple[str, ...] = ()  # run unless others are asked for
     score: Literal["return", "success"] = "return"  # what is counted of a test episode
+    baseline: str = "fb"  # the method that everything is compared with
+    kinds_apart: bool = True  # whether models of different kinds are columns of their own
     joint: frozenset[str] = frozenset()  # names among ``tasks`` that stand for several of the world at once
 
 
@@ -32,6 +34,12 @@ def score_of(benchmark: str) -> Literal["return", "success"]:
     """What a benchmark, which may carry settings behind its name, counts of a test episode."""
     known: Benchmark = BENCHMARKS[benchmark.split()[0]]
     return known.score
+
+
+def baseline_of(benchmark: str) -> str:
+    """The method that others are compared with in a benchmark, which may carry settings behind its name."""
+    known: Benchmark = BENCHMARKS[benchmark.split()[0]]
+    return known.baseline
 
 
 def world_of(domain: str) -> str:

@@ -26,9 +26,9 @@ def _plot() -> Any:
 
 
 def improvement_panels(grid: PairedResults, path: Path) -> Path:
-    """One panel per domain: Δ to plain FB of every method on every task, with paired intervals."""
+    """One panel per domain: Δ to the baseline of every method on every task, with paired intervals."""
     plt = _plot()
-    methods = [name for name in grid.methods if name != BASELINE]
+    methods = [name for name in grid.methods if name != grid.baseline]
     with plt.rc_context({"font.size": 9, "axes.titlesize": 10}):
         figure, axes = plt.subplots(
             1,
@@ -50,7 +50,7 @@ def improvement_panels(grid: PairedResults, path: Path) -> Path:
             middle = len(methods) / (len(methods) + 1.5) / 2
             axis.set_yticks([-t - middle for t in range(len(scores.tasks))], scores.tasks)
             axis.set_title(f"{domain} ({scores.runs} seed{'s' * (scores.runs > 1)})", color=INK)
-            axis.set_xlabel(f"return − return of {BASELINE}")
+            axis.set_xlabel(f"return − return of {grid.baseline}")
             axis.spines[["top", "right"]].set_visible(False)
         labelled = [axis.get_legend_handles_labels() for axis in axes[0]]
         handles, labels = max(labelled, key=lambda pair: len(pair[1]))

@@ -76,7 +76,7 @@ def _section(store: Store, benchmark: str, out: Path) -> ReportSection:
         if len(grid.methods) < 2:
             return benchmark_section(grid, ())
         picture = improvement_panels(grid, out / f"{slug}-improvement.png")
-        caption = "Difference to plain FB per task, with paired 95 % intervals"
+        caption = f"Difference to {grid.baseline} per task, with paired 95 % intervals"
         return benchmark_section(grid, ((picture, caption),))
     notes: list[str] = []
     sweeps = gather_sweeps(store.results(benchmark=benchmark), notes)

@@ -3,9 +3,10 @@
 Only what can be compared fairly gets in: a method is shown on a domain if it has been run on every task and
 every model that the baseline has been run on there. What is left out is said.
 
-The baseline is plain FB on FB models; in a store without any, the same prompt on the first kind of model that
-it has. Methods on models of another kind are columns of their own, ``hilp: least-squares``, paired by start
-states and by pretraining seed: those models must have the seeds that the baseline has.
+The baseline is what the benchmark names. Unless it says otherwise that is plain FB on FB models, and in a
+store without any, the same prompt on the first kind of model that it has. Methods on models of another kind
+are columns of their own, ``hilp: least-squares``, paired by start states and by pretraining seed: those models
+must have the seeds that the baseline has.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,7 +17,7 @@ import numpy as np
 
 from zol.adapt import METHODS, find_method
 from zol.adapt.paper_settings import TASKS
-from zol.bench.benchmark import tasks_of
+from zol.bench.benchmark import baseline_of, tasks_of
 from zol.bench.conditions import BASELINE, split_kind
 from zol.bench.store import Result, Store
 from zol.common.errors import DataError
@@ -34,6 +35,11 @@ class PairedResults:
     notes: tuple[str, ...]  # what was left out
 
     @property
+    def baseline(self) -> str:
+        """The method that all are compared with."""
+        return baseline_of(self.benchmark)
+
+    @property
     def methods(self) -> list[str]:
         """Methods that are complete on at least one domain, in the order of the method table."""
         return _in_order(name for scores in self.domains.values() for name in scores.methods)
@@ -45,7 +51,7 @@ class PairedResults:
     def pairs(self, method: str, domains: Sequence[str] | None = None) -> list[Array]:
         """Method and baseline ``[2, runs, tasks, episodes]`` per domain."""
         return [
-            np.stack([self.domains[d].values[method], self.domains[d].values[BASELINE]])
+            np.stack([self.domains[d].values[method], self.domains[d].values[self.baseline]])
             for d in domains or self.domains
         ]
 
@@ -90,8 +96,9 @@ def gather(store: Store, benchmark: str) -> PairedResults:
             cells[domain, method] = present
         domains[domain] = Scores(tuple(tasks), values, {"models": models})
     if not domains:
+        missing = baseline_of(benchmark)
         raise DataError(
-            f"'{benchmark}' has no finished cells of {BASELINE}, which everything is compared with"
+            f"'{benchmark}' has no finished cells of {missing}, which everything is compared with"
         )
     return PairedResults(benchmark, domains, cells, tuple(notes))
 
@@ -116,7 +123,8 @@ def _of_the_same_seeds(models: Sequence[str], rows: Sequence[Result], shown: Seq
 
 def baseline_shape(rows: Sequence[Result], domain: str, notes: list[str]) -> tuple[list[str], list[str]]:
     """Models, in the order of their seeds, and the tasks that the baseline has on all of them."""
-    own = [r for r in rows if r.key.domain == domain and r.key.method == BASELINE]
+    baseline = baseline_of(rows[0].key.benchmark)
+    own = [r for r in rows if r.key.domain == domain and r.key.method == baseline]
     seeds = {r.key.model: r.key.pretraining_seed for r in own}
     models = sorted(seeds, key=lambda model: (seeds[model], model))
     known = list(tasks_of(rows[0].key.benchmark).get(domain, ()))
@@ -124,7 +132,7 @@ def baseline_shape(rows: Sequence[Result], domain: str, notes: list[str]) -> tup
     tasks = [t for t in every if {r.key.model for r in own if r.key.task == t} == set(models)]
     dropped = [t for t in known if t not in tasks]
     if dropped and models:
-        notes.append(f"{domain}: no result of {BASELINE} on every model for {', '.join(dropped)}, left out")
+        notes.append(f"{domain}: no result of {baseline} on every model for {', '.join(dropped)}, left out")
     return (models, tasks) if tasks else ([], [])
 
 

@@ -11,7 +11,7 @@ from tyro.conf import arg
 from zol import report
 from zol.adapt import find_method
 from zol.bench.benchmark import Benchmark
-from zol.bench.conditions import BASELINE, Conditions, open_model, split_kind
+from zol.bench.conditions import Conditions, open_model, split_kind
 from zol.bench.executor import Job, require_ray, run_jobs
 from zol.bench.jobs import AnyJob, Comparison, compare_again, plan, unfinished
 from zol.bench.results import gather
@@ -68,7 +68,12 @@ def run_methods(
     jobs = [
         job
         for model in benched
-        for job in plan([model], methods, conditions.updated(model=model.kind), command())
+        for job in plan(
+            [model],
+            methods,
+            conditions.updated(model=model.kind) if benchmark.kinds_apart else conditions,
+            command(),
+        )
     ]
     if options.verify:
         verify_grid(jobs, results, console, workers=options.workers, ray=options.ray)
@@ -77,7 +82,9 @@ def run_methods(
     console.print(f"{len(jobs) - len(todo)} of {len(jobs)} jobs are done already", soft_wrap=True)
     run_grid(todo, results, workers=options.workers, ray=options.ray)
     compared = [
-        r for r in results.results(method=BASELINE) if split_kind(r.key.benchmark)[0] == conditions.benchmark
+        r
+        for r in results.results(method=benchmark.baseline)
+        if split_kind(r.key.benchmark)[0] == conditions.benchmark
     ]
     if compared:
         found = gather(results, conditions.benchmark)

@@ -8,7 +8,6 @@ import numpy as np
 
 from zol.adapt import METHODS, method_summary
 from zol.bench.benchmark import score_of
-from zol.bench.conditions import BASELINE
 from zol.bench.results import PairedResults, corrections, method_of
 from zol.report import Cells, Interval, bootstrap_all, number
 from zol.report.statistics import (
@@ -50,7 +49,7 @@ def signed(interval: Interval, unit: str = "") -> str:
 def comparison(grid: PairedResults, domains: list[str]) -> Cells:
     """One row per method: average return and how it compares with the baseline."""
     header = ["method", "uses", "env. steps", "adapt s", "mean [95 %]"]
-    header += [f"Δ {BASELINE} [95 %]", "Δ % [95 %]", "IQM", "P(better) [95 %]"]
+    header += [f"Δ {grid.baseline} [95 %]", "Δ % [95 %]", "IQM", "P(better) [95 %]"]
     rows = []
     for method in grid.methods:
         if not all(method in grid.domains[d].values for d in domains):
@@ -68,7 +67,7 @@ def comparison(grid: PairedResults, domains: list[str]) -> Cells:
         )
         cells = [row for d in domains for row in grid.cells.get((d, method), ())]
         compared = ["", "", number(own["iqm"].value), ""]
-        if method != BASELINE:
+        if method != grid.baseline:
             compared = [
                 signed(own["difference"]),
                 signed(own["relative"], " %"),
@@ -87,14 +86,14 @@ def verdict(grid: PairedResults, methods: Sequence[str]) -> Cells:
     """In short, what some methods earn, one row per domain and method, and how that compares."""
     rows = []
     for domain, scores in grid.domains.items():
-        for method in (name for name in grid.methods if name in {BASELINE, *methods}):
+        for method in (name for name in grid.methods if name in {grid.baseline, *methods}):
             if method not in scores.values:
                 continue
             statistics = {"mean": method_average, "difference": difference}
             own = bootstrap_all(grid.pairs(method, [domain]), statistics, resamples=500)
-            compared = "" if method == BASELINE else signed(own["difference"])
+            compared = "" if method == grid.baseline else signed(own["difference"])
             rows.append([domain, method, str(own["mean"]), compared])
-    return ["domain", "method", "mean [95 %]", f"Δ {BASELINE} [95 %]"], rows
+    return ["domain", "method", "mean [95 %]", f"Δ {grid.baseline} [95 %]"], rows
 
 
 OLD = " * Measured before a correction of the method."
@@ -103,8 +102,8 @@ ORACLE = ("zol-paper",)  # methods whose settings somebody chose by test returns
 
 
 def conclusion(grid: PairedResults, methods: Sequence[str] | None = None) -> str:
-    """In a sentence, which methods earn more or less than plain FB on all domains, and which neither."""
-    wanted = [m for m in grid.methods if m != BASELINE and (methods is None or m in methods)]
+    """In a sentence, which methods earn more or less than the baseline on all domains, and which neither."""
+    wanted = [m for m in grid.methods if m != grid.baseline and (methods is None or m in methods)]
     more: list[str] = []
     less: list[str] = []
     unclear: list[str] = []
@@ -119,8 +118,8 @@ def conclusion(grid: PairedResults, methods: Sequence[str] | None = None) -> str
             unclear.append(named)
     where = ", ".join(grid.domains)
     if not more + less + unclear:
-        return f"Verdict on {where}: no other method is complete, so nothing compares with plain FB yet."
-    found = {"more than plain FB": more, "less": less, "no clear difference": unclear}
+        return f"Verdict on {where}: no method is complete that compares with {grid.baseline} yet."
+    found = {f"more than {grid.baseline}": more, "less": less, "no clear difference": unclear}
     told = "; ".join(f"{kind}: {', '.join(names)}" for kind, names in found.items() if names)
     old = OLD if "*" in told else ""
     single = [domain for domain, scores in grid.domains.items() if scores.runs == 1]
@@ -173,7 +172,7 @@ def seed_table(grid: PairedResults) -> Cells:
     rows = []
     for domain, scores in grid.domains.items():
         for run in range(scores.runs):
-            seed = grid.cells[domain, BASELINE][run * len(scores.tasks)].key.pretraining_seed
+            seed = grid.cells[domain, grid.baseline][run * len(scores.tasks)].key.pretraining_seed
             means = [number(scores.values[m][run].mean()) if m in scores.values else "" for m in grid.methods]
             rows.append([f"{domain} seed {seed}", *means])
     return ["model", *grid.methods], rows
@@ -220,7 +219,7 @@ def benchmark_section(grid: PairedResults, figures: tuple[tuple[Path, str], ...]
     text = coverage(grid) + "".join(f"\n\n{note}" for note in corrections(shown))
     text += "\n\n" + methods + (f"\n\nLeft out:{left_out}" if left_out else "")
     header, rows = next(cells for name, _, cells in tables if name != f"{slug}-tasks")
-    kept = [0, header.index("mean [95 %]"), header.index(f"Δ {BASELINE} [95 %]")]
+    kept = [0, header.index("mean [95 %]"), header.index(f"Δ {grid.baseline} [95 %]")]
     short = [header[k] for k in kept], [[row[k] for k in kept] for row in rows]
     title, verdict = f"Benchmark: {grid.benchmark}", conclusion(grid)
     return ReportSection(title, text, verdict, short, tuple(tables), figures)

@@ -4,8 +4,7 @@ Latents are drawn as the model's learner draws those that it is trained for, wit
 sample as goals; those of ``prior_features`` are prompts of rewards of its prior. The model stays as it is.
 """
 
-from collections.abc import Callable, Mapping
-from copy import deepcopy
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +17,11 @@ from zol.collect.rounds import LatentPolicy, acting, partly_random, require_fit,
 from zol.collect.scripted import collect
 from zol.common.config import Config
 from zol.data import Dataset
-from zol.fields import Layout, States
-from zol.models import MODELS
-from zol.models.learner import mixed_latents
+from zol.fields import States
 from zol.models.network import Network
-from zol.models.prior_features import PriorFeaturesLearner
+from zol.models.trained_latents import Latents, trained_latents
 from zol.worlds.base import World
 from zol.worlds.episode import Policy
-
-Latents = Callable[[int, torch.Generator], Tensor]
-"""So many latents, ``[N, d]``, drawn by a generator."""
 
 
 class PractisedConfig(Config):
@@ -58,7 +52,7 @@ def practise(
 
     ``facts`` are the checkpoint's, ``states`` ``[N, D]`` the goals of its latents, if it has any.
     """
-    latents = latents_of(model, facts, states, world.layout, seed)
+    latents = trained_latents(model, facts, states, world.layout, seed)
     made_by = {"model": facts["model"], "weights": facts["weights"], "config": config.model_dump(mode="json")}
     return collect(
         world,
@@ -103,27 +97,3 @@ class Practised:
     def end(self, states: States) -> Mapping[str, int]:
         """How many latents acted."""
         return {"latents": self._drawn}
-
-
-def latents_of(
-    model: Network, facts: Mapping[str, Any], states: Tensor | None, layout: Layout, seed: int
-) -> Latents:
-    """How latents of a checkpoint's model are drawn; without ``states`` ``[N, D]`` uniformly on the sphere.
-
-    ``facts`` are the checkpoint's. Models whose training we do not know, such as those of other projects, get
-    goals for half of their latents.
-    """
-    if states is None:
-        return lambda count, g: model.project(torch.randn(count, model.z_dim, generator=g))
-    if facts["model"] not in MODELS or not facts["settings"]:
-        return lambda count, g: mixed_latents(model.backward(_some(states, count, g)), 0.5, g)
-    entry = MODELS[facts["model"]]
-    learner = entry.learner(deepcopy(model), entry.config(**facts["settings"]))
-    if isinstance(learner, PriorFeaturesLearner):
-        learner.use_layout(layout)
-        learner.recall(states, torch.Generator().manual_seed(seed))
-    return lambda count, g: learner.practice_latents(_some(states, count, g), g)
-
-
-def _some(states: Tensor, count: int, generator: torch.Generator) -> Tensor:
-    return states[torch.randint(len(states), (count,), generator=generator)]

@@ -32,9 +32,8 @@ from zol.tasks import Task
 from zol.value import ValueEstimate
 from zol.worlds.gym_env import GymEnvironment
 
-AUTO = "auto"
+AUTO = "auto"  # the default (zol.adapt.auto)
 PLAIN = "plain"  # the model's own prompt, by whatever name the registry knows that
-"""The method that fits the checkpoint: ``rehearse`` with a learned world, plain ``fb`` without."""
 
 
 def load(path: str | Path, *, discount: float | None = None, data: Dataset | None = None) -> "Agent":
@@ -75,15 +74,9 @@ class Agent(OpenedModel):
     # From a wish to a skill
 
     def method(self, name: str = AUTO) -> str:
-        """The method's name; ``auto`` is what fits the checkpoint.
-
-        That is rehearsal with a learned world, and else the model's own prompt. Models that practised keep
-        theirs, too: they know the latents they practised for, and among others a search finds what only
-        looks good in the learned world (docs/practice.md).
-        """
-        if name == AUTO:
-            searched = self.dynamics is not None and "practice" not in self.facts
-            name = "rehearse" if searched else PLAIN
+        """The method's name; ``auto`` without a learned world to play in is the model's own prompt."""
+        if name == AUTO and self.dynamics is None:
+            name = PLAIN
         if name == PLAIN:
             return prompt_name(self.checkpoint.default_prompt)
         find_method(name)

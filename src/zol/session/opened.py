@@ -16,6 +16,8 @@ from zol.data import Dataset
 from zol.evidence import SAMPLES, Evidence
 from zol.fields import Layout
 from zol.imagination.learned_world import LearnedWorld
+from zol.models.network import Network
+from zol.models.trained_latents import trained_latents
 from zol.session.wishes import Wish, Wishes, as_reward, first_line, with_names
 from zol.tasks import Starts, Task
 from zol.tasks.expression import is_expression, typed_task
@@ -181,8 +183,15 @@ class OpenedModel:
             dynamics=self.dynamics,
             seed=seed,
             prompt=self.checkpoint.default_prompt,
+            episode_length=None if self.world is None else self.world.episode_length,
+            trained=self._trained_latents if isinstance(self.model, Network) else None,
             progress=progress,
         )
+
+    def _trained_latents(self, count: int, generator: torch.Generator) -> Tensor:
+        """Latents ``[count, d]`` as the model met them in training; its sample stands for the data."""
+        states = self.checkpoint.prompt.get("obs")
+        return trained_latents(self.model, self.facts, states, self.layout, seed=0)(count, generator)
 
     def environment(self, method: str) -> World:
         """A world to act in while adapting: not the one of tests, unless a world was given."""

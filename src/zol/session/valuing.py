@@ -86,6 +86,7 @@ def _by_task(
                 tasks=[task],
                 layout=model.layout,
                 learned_world=model.dynamics,
+                episode_length=None if model.world is None else model.world.episode_length,
             ),
             [k for k, skill in enumerate(skills) if skill.require_task().name == name],
         )

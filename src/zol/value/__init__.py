@@ -28,6 +28,9 @@ ESTIMATORS: Registry[Estimator] = Registry(
         "imagination": Entry(
             "zol.value.imagination:ESTIMATOR", "the mean reward of rollouts in the learned world"
         ),
+        "episodes": Entry(
+            "zol.value.imagination:EPISODES", "the mean reward of whole episodes in the learned world"
+        ),
     },
 )
 

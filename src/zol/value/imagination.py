@@ -13,6 +13,7 @@ from zol.imagination.rollouts import ImaginedRollouts
 from zol.value.base import Estimator, ValueEstimate, ValueProblem, over_members_and_starts
 
 HORIZON, STARTS = 200, 32
+EPISODE, EPISODE_STARTS = 1000, 16
 
 
 def by_imagination(
@@ -33,5 +34,19 @@ ESTIMATOR = Estimator(
     formula="mean reward of imagined rollouts of 200 steps",
     interval="start states and ensemble members",
     cost="K × members × start states × 200 steps of π_z and the learned dynamics",
+    needs_learned_world=True,
+)
+
+
+def by_episodes(problem: ValueProblem, z: Tensor) -> ValueEstimate:
+    """The same over whole episodes, the horizon of the returns that people ask about."""
+    return by_imagination(problem, z, horizon=problem.episode_length or EPISODE, starts=EPISODE_STARTS)
+
+
+EPISODES = Estimator(
+    by_episodes,
+    formula="mean reward of imagined rollouts of a whole episode",
+    interval="start states and ensemble members",
+    cost="K × members × start states × an episode's steps of π_z and the learned dynamics",
     needs_learned_world=True,
 )
