@@ -5,8 +5,8 @@ every model that the baseline has been run on there. What is left out is said.
 
 The baseline is what the benchmark names. Unless it says otherwise that is plain FB on FB models, and in a
 store without any, the same prompt on the first kind of model that it has. Methods on models of another kind
-are columns of their own, ``hilp: least-squares``, paired by start states and by pretraining seed: those models
-must have the seeds that the baseline has.
+are columns of their own, ``hilp: least-squares``, paired by start states and by pretraining seed: those
+models must have the seeds that the baseline has.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

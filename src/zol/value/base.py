@@ -46,9 +46,9 @@ class ValueProblem:
     tasks: Sequence[Task] = ()  # those of the evidence, in its order
     layout: Layout | None = None  # what the columns of an observation mean
     learned_world: LearnedWorld | None = None
-    episode_length: int | None = None  # of the world, where that is known
     generator: torch.Generator | None = None  # for estimators that draw; none means seed 0
     progress: Progress | None = None  # where estimators that take longer show how far they are
+    episode_length: int | None = None  # of the world, where that is known
 
     def random(self) -> torch.Generator:
         """The generator to draw from."""
