@@ -70,7 +70,6 @@ def test_rehearsal_begins_with_the_models_own_prompt() -> None:
     data = collect(500, generator())
     small: dict[str, Any] = {"z_dim": 5, "hidden": 16, "backward_hidden": 16, "batch_size": 32}
     agent = zol.pretrain(data, "laplacian", steps=5, dynamics_steps=5, **small)
-    assert agent.method() == "rehearse"
     shortly: dict[str, Any] = {"horizon": 5, "rounds": 1, "goals": 1, "random_latents": 1, "population": 2}
     found = agent.adapt(["square", "cross"], "rehearse", **shortly).found
     own = agent.adapt(["square", "cross"], "plain").found
@@ -188,10 +187,10 @@ def test_a_skill_is_what_the_registry_finds(agent: Agent) -> None:
         assert {skill.latent.method for skill in skills} == {method}
 
 
-def test_auto_is_rehearsal_where_there_is_a_learned_world(agent: Agent, folder: Path) -> None:
-    assert agent.method() == "rehearse"
+def test_auto_is_the_plain_prompt_where_there_is_no_learned_world(agent: Agent, folder: Path) -> None:
+    assert agent.method() == "auto"
     assert load(folder / "nameless").method() == "fb"
-    assert agent.adapt("square", horizon=2, rounds=0).latent.method == "rehearse"
+    assert agent.adapt("square", horizon=2, trained=4).latent.method == "auto"
     with pytest.raises(ZolError, match="did you mean 'rehearse'"):
         agent.adapt("square", "rehears")
     with pytest.raises(ZolError, match="did you mean 'horizon'"):

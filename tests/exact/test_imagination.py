@@ -2,7 +2,8 @@
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
+from true_donut import TrueDonut
 
 from zol.common.errors import DataError
 from zol.fields import Field, Layout, States
@@ -15,19 +16,6 @@ from zol.prompt import RewardMoments
 from zol.rollout import evaluate
 from zol.tasks import Task
 from zol.worlds import make
-
-
-class TrueDonut(nn.Module):
-    """The donut's own step in the form of a dynamics ensemble."""
-
-    def __init__(self, members: int = 2) -> None:
-        super().__init__()
-        self.config = DynamicsConfig(obs_dim=2, action_dim=2, members=members)
-        self.members, self.world = members, make("donut")
-
-    def forward(self, states: Tensor, actions: Tensor, noise: Tensor | None = None) -> Tensor:
-        self.world.set_physics(states.reshape(-1, 2))
-        return self.world.step(actions.reshape(-1, 2)).obs.to(states.dtype).reshape(states.shape)
 
 
 @pytest.fixture

@@ -34,6 +34,7 @@ from zol.common.config import Config
 from zol.common.progress import Ticker
 from zol.imagination.rollouts import ImaginedRollouts
 from zol.models.base import identity
+from zol.value.base import Z95
 
 
 class AutoConfig(Config):
@@ -53,9 +54,9 @@ class AutoConfig(Config):
     """fresh start states of the finalists"""
     pessimism: float = Field(default=1.0, ge=0)
     """κ, in standard deviations between members"""
-    margin: float = Field(default=1.0)
+    margin: float = Field(default=Z95, ge=0)
     """standard errors by which a latent must beat the plain prompt"""
-    min_gain: float = Field(default=0.01)
+    min_gain: float = Field(default=0.01, ge=0)
     """share of the range of the data's rewards by which it must beat it, too"""
     min_correlation: float = Field(default=0.5, ge=-1, le=1)
     """correlation of imagined with real rewards on held-out stretches, below which the plain prompt stays"""
@@ -99,8 +100,6 @@ def whole_episodes(problem: Problem, config: AutoConfig) -> Adapted:
     wins = believed & (gain > least) & (scores[own, chosen] > scores[:, 0])
     bar.finish()
     kept = torch.where(wins, chosen, 0)
-    # what stays is the plain prompt to the last bit: projected twice, a latent is another one
-    z = torch.where(wins.unsqueeze(-1), contest[own, chosen], problem.start)
     told = {
         "correlation": correlation,
         "changed": wins,
@@ -110,7 +109,7 @@ def whole_episodes(problem: Problem, config: AutoConfig) -> Adapted:
         "horizon": torch.full_like(correlation, horizon),
     }
     return Adapted(
-        z=z.unsqueeze(0),
+        z=contest[own, kept].unsqueeze(0),
         start=plain,
         method="auto",
         configs=(config.model_dump(),),

@@ -12,7 +12,6 @@ import tyro
 
 from zol import report, session
 from zol.adapt import METHODS, Adapted, estimator_of, find_method
-from zol.adapt.problem import NoSettings
 from zol.cli import run_file
 from zol.common.errors import CheckpointError
 from zol.common.outputs import file_stem, require_place
@@ -55,7 +54,7 @@ def adapt(words: Sequence[str]) -> None:
 def adapt_command(words: Sequence[str]) -> Callable[..., None]:
     """The command whose options are those of the method that the words ask for."""
     method = _method_of(run_file.expanded("adapt", words, "model"))
-    settings = NoSettings() if method == session.AUTO else find_method(method).settings
+    settings = find_method(method).settings
     listed = "; ".join(f"{name}: {summary}" for name, summary in METHODS.summaries().items())
 
     def adapt(
@@ -101,7 +100,7 @@ def adapt_command(words: Sequence[str]) -> Callable[..., None]:
                 )
         if video is not None and env is None and agent.world is not None:
             require_filming(agent.world)
-        chosen = None if method == session.AUTO else settings
+        chosen = settings if name == method else None  # auto may have become the plain prompt
         with progress_bar() as progress:
             skills = agent.adapt(
                 wishes or None,
@@ -155,8 +154,7 @@ def adapt_command(words: Sequence[str]) -> Callable[..., None]:
         model: checkpoint folder, a name of the zoo (zol zoo list), or hf://org/name
         task: tasks of the checkpoint's world; all of them if nothing is named
         reward: your own, typed as an expression (or NAME = EXPRESSION), or FILE.py:NAME, which is run
-        method: auto is rehearse with a learned world; plain without one, and for models that practised.
-            {listed}
+        method: without a learned world, auto is plain. {listed}
         settings: of the method
         start_states: start states that the ratio averages over
         episodes: test episodes per task; 0 tests nothing

@@ -117,7 +117,7 @@ def _train(found: Plan) -> tuple[Callable[..., None], str]:
             episodes: test episodes per task, every --eval-every steps, on the data's world; 0 tests nothing,
                 which is the default where the data name no world
             dynamics_steps: steps of the learned world that is trained next on the same data and stored in the
-                checkpoint for zol adapt --method rehearse; 0 trains none
+                checkpoint for zol adapt, which plays latents in it; 0 trains none
             device: auto, cpu, cuda, cuda:1 …, mps
             threads: of torch on the CPU; 0 chooses
         """
@@ -152,7 +152,7 @@ def _told(found: Plan, where: str) -> str:
 
 
 def dynamics(data: Path, out: Path, config: WorldConfig = WorldConfig(), threads: int = 0) -> None:  # noqa: B008
-    """Train a learned world and put it into a checkpoint, for zol adapt --method rehearse.
+    """Train a learned world and put it into a checkpoint, for zol adapt, which plays latents in it.
 
     Args:
         data: folder of the dataset that the checkpoint's model was trained on
