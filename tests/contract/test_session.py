@@ -509,7 +509,7 @@ def test_rewards_written_in_numpy_mean_the_same_everywhere(agent: Agent, reward)
 def test_an_agent_is_saved_and_opened_as_it_was(agent: Agent, tmp_path: Path) -> None:
     again = load(agent.save(tmp_path / "copy"))
     assert again.facts["weights"] == agent.facts["weights"]
-    assert again.method() == "rehearse"  # the learned world came along
+    assert again.method() == "auto"  # the learned world came along
     assert list(again.tasks) == list(agent.tasks)
     a, b = (one.adapt("cross", "fb") for one in (agent, again))
     assert torch.equal(a.latent.z, b.latent.z)
@@ -558,7 +558,7 @@ def test_an_agent_on_the_hub_and_back(agent: Agent, tmp_path: Path, monkeypatch:
     again = load(address)
     assert again.facts["weights"] == agent.facts["weights"]
     assert again.facts["origin"] == address
-    assert again.method() == "rehearse"
+    assert again.method() == "auto"
     assert torch.equal(again.adapt("cross", "fb").latent.z, agent.adapt("cross", "fb").latent.z)
     with pytest.raises(CheckpointError, match=r"could not publish somebody/else: 403 Forbidden\. Uploading"):
         agent.push_to_hub("somebody/else")

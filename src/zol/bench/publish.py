@@ -4,6 +4,7 @@ Raw returns are written beside the tables (``cells.csv``), so that every number 
 others. The same store gives the same files.
 """
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Literal
 
 from zol.adapt import estimator_of
 from zol.bench.ablation import curves, gather_sweeps, sweep_section
+from zol.bench.calibration import ESTIMATOR, calibration, calibration_table
 from zol.bench.conditions import split_kind
 from zol.bench.figures import ablation_curves, improvement_panels
 from zol.bench.results import gather, provenance_facts
@@ -42,6 +44,8 @@ def write_report(store: Store, out: Path, formats: Sequence[Format]) -> Report:
     if not rows:
         raise DataError(f"{store.path} holds no results yet: zol bench exorl fills it")
     sections = [_section(store, name, out) for name in _benchmarks(rows)]
+    if calibration(rows):
+        sections.append(_calibration_section(rows))
     facts = provenance_facts(rows)
     written = [picture for section in sections for picture, _ in section.figures]
 
@@ -55,6 +59,8 @@ def write_report(store: Store, out: Path, formats: Sequence[Format]) -> Report:
         write("report.tex", latex_page(sections, facts))
     if "html" in formats:
         write("index.html", page("benchmark", title=TITLE, sections=sections, facts=facts))
+    if found := calibration(rows):
+        write("calibration.json", json.dumps(found, indent=1) + "\n")
     if "csv" in formats:
         write("cells.csv", csv_text(raw_cells(rows)))
         for section in sections:
@@ -86,6 +92,17 @@ def _section(store: Store, benchmark: str, out: Path) -> ReportSection:
     picture = ablation_curves(curves(sweeps), out / f"{slug}-ablation.png")
     caption = "Each setting's effect, averaged over all others, with paired 95 % intervals"
     return replace(section, figures=((picture, caption),))
+
+
+def _calibration_section(rows: Sequence[Result]) -> ReportSection:
+    found = calibration(rows)[ESTIMATOR]
+    text = (
+        "What auto promised against what it earned, in reward per step (rewards from 0 to 1). Of all errors "
+        f"{found['level']:.0%} lie between {found['low']:+.3f} and {found['high']:+.3f}; the last column says "
+        "how many do of each world's where the bounds come from the other worlds alone."
+    )
+    table = ("calibration", "Estimates of whole imagined episodes", calibration_table(rows))
+    return ReportSection("Calibration of auto's estimates", text, tables=(table,))
 
 
 def raw_cells(rows: Sequence[Result]) -> Cells:

@@ -67,18 +67,20 @@ def held_out(errors: Errors, level: float = LEVEL) -> dict[str, float]:
 
 def calibration(lines: Sequence[Judgement], level: float = LEVEL) -> dict[str, dict[str, Any]]:
     """By estimator: bounds of δ, what they held in worlds that were left out, and the mean size of δ."""
-    found = {}
-    for name, errors in errors_near(lines).items():
-        low, high = bounds(errors, level)
-        found[name] = {
-            "level": level,
-            "low": round(low, 4),
-            "high": round(high, 4),
-            "held_out": {world: round(share, 4) for world, share in held_out(errors, level).items()},
-            "mean_abs_error": {
-                world: round(float(np.mean([np.abs(own).mean() for own in models])), 4)
-                for world, models in errors.items()
-            },
-            "models": {world: len(models) for world, models in errors.items()},
-        }
-    return found
+    return {name: summary(errors, level) for name, errors in errors_near(lines).items()}
+
+
+def summary(errors: Errors, level: float = LEVEL) -> dict[str, Any]:
+    """Of one estimator: bounds of δ, what they held in worlds that were left out, and the mean size of δ."""
+    low, high = bounds(errors, level)
+    return {
+        "level": level,
+        "low": round(low, 4),
+        "high": round(high, 4),
+        "held_out": {world: round(share, 4) for world, share in held_out(errors, level).items()},
+        "mean_abs_error": {
+            world: round(float(np.mean([np.abs(own).mean() for own in models])), 4)
+            for world, models in errors.items()
+        },
+        "models": {world: len(models) for world, models in errors.items()},
+    }

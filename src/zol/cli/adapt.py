@@ -22,7 +22,7 @@ from zol.film import require_filming
 from zol.models.base import identity
 from zol.session.skill import require_single_latents
 from zol.session.wishes import own_reward
-from zol.value.accuracy import told
+from zol.value.accuracy import bounds, likely, told
 from zol.worlds.gym_env import GymEnvironment
 
 # what the table shows beside the estimate, as far as the method tells it: title → diagnostic, what it means
@@ -42,6 +42,7 @@ COLUMNS = {
     "doubt": ("doubt", "standard deviation of the estimate between the learned worlds"),
     "env. steps": ("environment_steps", "steps that were taken in the environment"),
 }
+EPISODES = "episodes"  # the estimator of whole imagined episodes
 MEAN_RATIO = (0.8, 1.25)  # an estimate by a density ratio whose mean is outside is no estimate
 
 
@@ -125,7 +126,8 @@ def adapt_command(words: Sequence[str]) -> Callable[..., None]:
         title = f"{skills.found.method} on {where}, model {identity(agent.model)}"
         report.print_table(console, _cells(skills.found, tested), title)
         acting = any(skill.behaviour is not None and skill.behaviour.policy is not None for skill in skills)
-        for line in _legend(skills.found, tested, agent.judged_domain, more_than_latents=acting):
+        domain = agent.judged_in(estimator_of(skills.found.method))
+        for line in _legend(skills.found, tested, domain, more_than_latents=acting):
             console.print(line, highlight=False)
         if out is not None:
             for skill in skills:
@@ -195,8 +197,9 @@ def _cells(found: Adapted, tested: session.Evaluation | None) -> report.Cells:
         title: found.diagnostics[name][0] for title, (name, _) in COLUMNS.items() if name in found.diagnostics
     }
     columns = ["task", "estimate", *shown]
+    estimates = _estimates(found)
     rows = [
-        [name, _estimate(float(found.estimate[0, t])), *(_short(float(value[t])) for value in shown.values())]
+        [name, estimates[t], *(_short(float(value[t])) for value in shown.values())]
         for t, name in enumerate(found.evidence.tasks)
     ]
     if tested is not None:
@@ -211,6 +214,21 @@ def _short(value: float) -> str:
     return "0" if abs(value) < 1e-5 else f"{value:.3g}"
 
 
+def _estimates(found: Adapted) -> list[str]:
+    """The estimate of every task, with its interval where one was measured; none where it means nothing."""
+    own = [_estimate(value) for value in found.estimate[0].tolist()]
+    if estimator_of(found.method) != EPISODES:
+        return own
+    rewards = found.evidence.rewards.double()
+    ends = likely(EPISODES, found.estimate[0].double(), rewards.amin(-1), rewards.amax(-1))
+    if ends is not None:
+        own = [
+            f"{text} [{low:.2f}, {high:.2f}]" for text, (low, high) in zip(own, ends.T.tolist(), strict=True)
+        ]
+    believed = found.diagnostics["correlation"][0] >= float(found.configs[0]["min_correlation"])
+    return [text if known else "not known" for text, known in zip(own, believed.tolist(), strict=True)]
+
+
 def _estimate(value: float) -> str:
     """Three decimals, or three digits where a reward of another unit would show none or dozens of them."""
     return f"{value:.3f}" if value == 0 or 1e-6 < abs(value) < 1e6 else f"{value:.3g}"
@@ -222,6 +240,12 @@ def _legend(
     """What the columns mean, who made the estimates, and which of them are not to be trusted."""
     how = told(estimator_of(found.method), domain)
     lines = [f"estimate: mean reward per step, offline, never measured; {how}"]
+    if estimator_of(found.method) == EPISODES:
+        steps = int(found.diagnostics["horizon"][0, 0])
+        lines = [f"estimate: mean reward per step of imagined episodes of {steps} steps; {how}"]
+        if (known := bounds(EPISODES)) is not None:
+            lines += [f"in brackets, where {known.level:.0%} of the true values should lie; {known}"]
+        lines += ["not known: the learned world does not predict this reward, so the plain prompt stays"]
     if more_than_latents:
         lines += [f"estimates are of the latent alone; what {found.method} does may earn more or less"]
     if tested is not None:

@@ -9,7 +9,7 @@ import torch
 from rich.progress import Progress
 
 from zol import checkpoint
-from zol.adapt import find_method, solve
+from zol.adapt import estimator_of, find_method, solve
 from zol.adapt.prompts import prompt_name
 from zol.checkpoint import zoo
 from zol.checkpoint.publishing import push
@@ -123,7 +123,7 @@ class Agent(OpenedModel):
             behaviour = solve(name, replace(problem, progress=display), chosen)
         skills = Skills(
             [
-                Skill(self.model, latent, task, behaviour, t, self.judged_domain)
+                Skill(self.model, latent, task, behaviour, t, self.judged_in(estimator_of(name)))
                 for t, (latent, task) in enumerate(
                     zip(behaviour.found.latents(), problem.ordered_tasks, strict=True)
                 )
@@ -138,7 +138,7 @@ class Agent(OpenedModel):
         latent = Latent.load(path)
         latent.require(identity(self.model), self.model.z_dim)
         known = self._resolve(latent.task, task) if task is not None else self._known_task(latent.task)
-        return Skill(self.model, latent, known, domain=self.judged_domain)
+        return Skill(self.model, latent, known, domain=self.judged_in(estimator_of(latent.method)))
 
     # What it is worth
 

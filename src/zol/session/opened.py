@@ -21,6 +21,7 @@ from zol.models.trained_latents import trained_latents
 from zol.session.wishes import Wish, Wishes, as_reward, first_line, with_names
 from zol.tasks import Starts, Task
 from zol.tasks.expression import is_expression, typed_task
+from zol.value.accuracy import of_every_kind
 from zol.worlds import make
 from zol.worlds.base import World, find_task
 
@@ -86,6 +87,12 @@ class OpenedModel:
     def judged_domain(self) -> str:
         """The domain in which accuracies of estimators hold for this model: they were measured on FB's."""
         return self.world.name if self.world is not None and self.facts.get("model") == "fb" else ""
+
+    def judged_in(self, estimator: str) -> str:
+        """The domain in which this estimator's accuracy holds for this model; empty where none was measured."""
+        if self.world is not None and of_every_kind(estimator):
+            return self.world.name
+        return self.judged_domain
 
     # What is wanted
 

@@ -45,13 +45,13 @@ def value(
             drawn = replace(problem, generator=torch.Generator().manual_seed(seed), progress=display)
             parts.append(ESTIMATORS[name].estimate(drawn, z[rows], settings).on_task(0))
         found = joined(parts).at(order)
-        if model.judged_domain:  # for other kinds of models nothing was measured
+        if model.judged_in(name):  # for other kinds of models nothing was measured
             found = replace(found, likely=likely(name, found.mean, least, most))
         return found
 
     with shown(progress) as display:
         if isinstance(by, str):
-            return replace(estimate(by), told=told(by, model.judged_domain))
+            return replace(estimate(by), told=told(by, model.judged_in(by)))
         names = list(ESTIMATORS) if by is None else list(by)
         lacking = {name: ESTIMATORS[name].missing(groups[0][0]) for name in names}
         found = {name: estimate(name) for name in names if not lacking[name]}

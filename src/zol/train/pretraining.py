@@ -74,8 +74,8 @@ def pretrain(
     episodes per task make a learning curve (0: none). A learned world, in which ``agent.adapt`` plays
     latents, is trained beside the model: ``dynamics_steps`` (0: none), by default as many per step as in the
     preset. ``start_from`` is a checkpoint whose network is trained further: a folder, a zoo name, ``hf://…``.
-    In the world ``practise`` the model's own policies act while it trains, and what they visit joins the data:
-    it is then not learned offline, and ``settings`` may be fields of ``MixedPracticeConfig``, too.
+    In the world ``practise`` the model's own policies act while it trains, and what they visit joins the
+    data: it is then not learned offline, and ``settings`` may be fields of ``MixedPracticeConfig``, too.
     """
     found = plan(
         model,

@@ -26,6 +26,9 @@ from torch import Tensor
 from zol.common.reading import read_json
 
 FILE = Path(__file__).with_name("accuracy.json")
+EPISODES = Path(__file__).with_name(
+    "episodes.json"
+)  # of models of every kind, by zol bench zoo and zol report
 BENCHMARK = "zol bench ratios"
 HELD = 0.8  # least share of true values that intervals must hold in worlds they were not made from
 
@@ -78,7 +81,7 @@ class Bounds:
 
 def bounds(estimator: str) -> Bounds | None:
     """The measured bounds of an estimator's errors; None if there are none."""
-    found: Mapping[str, Any] | None = _table(FILE).get("near", {}).get(estimator)
+    found = _near(estimator)
     return None if not found else Bounds(**{name: found[name] for name in Bounds.__dataclass_fields__})
 
 
@@ -95,7 +98,9 @@ def likely(estimator: str, mean: Tensor, least: Tensor, most: Tensor) -> Tensor 
 
 def accuracy(estimator: str, domain: str, pools: Sequence[str] = ("all", "few")) -> Accuracy | None:
     """What was measured of an estimator in a domain, on the first of the pools; None if nothing was."""
-    near = _table(FILE).get("near", {}).get(estimator, {}).get("mean_abs_error", {}).get(domain)
+    near = _near(estimator).get("mean_abs_error", {}).get(domain)
+    if of_every_kind(estimator):
+        return None if near is None else Accuracy(error_near=float(near))
     for pool in pools:
         found = _table(FILE).get(pool, {}).get(estimator, {}).get(domain)
         if found:
@@ -103,6 +108,18 @@ def accuracy(estimator: str, domain: str, pools: Sequence[str] = ("all", "few"))
             fields = [name for name in Accuracy.__dataclass_fields__ if known.get(name) is not None]
             return Accuracy(**{name: float(known[name]) for name in fields})
     return None
+
+
+def of_every_kind(estimator: str) -> bool:
+    """Whether its accuracy was measured on models of every kind; that of others was on FB models."""
+    return estimator in _table(EPISODES)
+
+
+def _near(estimator: str) -> Mapping[str, Any]:
+    """What is known of its errors near prompts, or on whole episodes; nothing if nothing is."""
+    known: Mapping[str, Any] = {**_table(FILE).get("near", {}), **_table(EPISODES)}
+    found: Mapping[str, Any] = known.get(estimator, {})
+    return found
 
 
 def told(estimator: str, domain: str) -> str:

@@ -1,0 +1,61 @@
+"""How far estimates of whole imagined episodes were from what was earned, read off a store.
+
+``zol adapt`` prints the estimate of its default method, ``auto``, as the mean reward per step of an episode,
+with an interval, which comes from here: ``zol report`` writes ``calibration.json`` from the cells of ``auto``,
+and ``zol/value/episodes.json`` is such a file. Tasks on which the learned world does not predict rewards have
+no estimate and do not count.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from zol.adapt.auto import AutoConfig
+from zol.bench.ratios_intervals import Errors, summary
+from zol.bench.store import Result
+from zol.report import Cells
+
+METHOD, ESTIMATOR = "auto", "episodes"
+
+
+def judged(rows: Sequence[Result]) -> list[tuple[Result, float]]:
+    """Cells with an estimate of whole episodes, and true minus estimated reward per step."""
+    least = AutoConfig().min_correlation
+    return [
+        (row, float(row.returns.mean() / row.diagnostics["horizon"] - row.estimate))
+        for row in rows
+        if row.key.method == METHOD and row.estimate is not None and row.diagnostics["correlation"] >= least
+    ]
+
+
+def episode_errors(rows: Sequence[Result]) -> Errors:
+    """True minus estimated reward per step, by world and model."""
+    found: dict[str, dict[str, list[float]]] = {}
+    for row, off in judged(rows):
+        found.setdefault(row.key.domain, {}).setdefault(row.key.model, []).append(off)
+    return {world: [np.array(own) for own in models.values()] for world, models in found.items()}
+
+
+def calibration(rows: Sequence[Result]) -> dict[str, Any]:
+    """What ``zol/value/episodes.json`` holds; nothing where there are no estimates."""
+    errors = episode_errors(rows)
+    return {ESTIMATOR: summary(errors)} if errors else {}
+
+
+def calibration_table(rows: Sequence[Result]) -> Cells:
+    """One line per world: how far off estimates were, and how often intervals made elsewhere held."""
+    found = calibration(rows)[ESTIMATOR]
+    errors = episode_errors(rows)
+    lines = [
+        [
+            world,
+            str(sum(len(own) for own in errors[world])),
+            f"{found['mean_abs_error'][world]:.3f}",
+            f"{np.mean([own.mean() for own in errors[world]]):+.3f}",
+            f"{found['held_out'][world]:.0%}" if world in found["held_out"] else "",
+        ]
+        for world in errors
+    ]
+    header = ["world", "estimates", "mean absolute error", "true − estimated", "held by others' interval"]
+    return header, lines
