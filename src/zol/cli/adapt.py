@@ -12,6 +12,7 @@ import tyro
 
 from zol import report, session
 from zol.adapt import METHODS, Adapted, estimator_of, find_method
+from zol.adapt.auto import AutoConfig
 from zol.cli import run_file
 from zol.common.errors import CheckpointError
 from zol.common.outputs import file_stem, require_place
@@ -222,10 +223,9 @@ def _estimates(found: Adapted) -> list[str]:
     rewards = found.evidence.rewards.double()
     ends = likely(EPISODES, found.estimate[0].double(), rewards.amin(-1), rewards.amax(-1))
     if ends is not None:
-        own = [
-            f"{text} [{low:.2f}, {high:.2f}]" for text, (low, high) in zip(own, ends.T.tolist(), strict=True)
-        ]
-    believed = found.diagnostics["correlation"][0] >= float(found.configs[0]["min_correlation"])
+        both = zip(own, ends.T.tolist(), strict=True)
+        own = [f"{text} [{low:.2f}, {high:.2f}]" for text, (low, high) in both]
+    believed = found.diagnostics["correlation"][0] >= AutoConfig(**found.configs[0]).min_correlation
     return [text if known else "not known" for text, known in zip(own, believed.tolist(), strict=True)]
 
 

@@ -89,7 +89,7 @@ class OpenedModel:
         return self.world.name if self.world is not None and self.facts.get("model") == "fb" else ""
 
     def judged_in(self, estimator: str) -> str:
-        """The domain in which this estimator's accuracy holds for this model; empty where none was measured."""
+        """The domain in which an estimator's accuracy holds for this model; empty if none was measured."""
         if self.world is not None and of_every_kind(estimator):
             return self.world.name
         return self.judged_domain
