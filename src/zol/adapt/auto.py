@@ -102,6 +102,7 @@ def whole_episodes(problem: Problem, config: AutoConfig) -> Adapted:
     kept = torch.where(wins, chosen, 0)
     told = {
         "correlation": correlation,
+        "believed": believed,
         "changed": wins,
         "imagined_gain": torch.where(wins, gain, 0.0),
         "imagined_error": error,

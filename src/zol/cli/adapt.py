@@ -12,7 +12,6 @@ import tyro
 
 from zol import report, session
 from zol.adapt import METHODS, Adapted, estimator_of, find_method
-from zol.adapt.auto import AutoConfig
 from zol.cli import run_file
 from zol.common.errors import CheckpointError
 from zol.common.outputs import file_stem, require_place
@@ -225,7 +224,7 @@ def _estimates(found: Adapted) -> list[str]:
     if ends is not None:
         both = zip(own, ends.T.tolist(), strict=True)
         own = [f"{text} [{low:.2f}, {high:.2f}]" for text, (low, high) in both]
-    believed = found.diagnostics["correlation"][0] >= AutoConfig(**found.configs[0]).min_correlation
+    believed = found.diagnostics["believed"][0] > 0
     return [text if known else "not known" for text, known in zip(own, believed.tolist(), strict=True)]
 
 
