@@ -95,7 +95,7 @@ def test_demo_writes_what_it_promises(demo: Path) -> None:
     }  # fmt: skip
     scores = Scores.load(demo / "scores")
     assert scores.tasks == ("square", "two_circles", "cross", "outer_ring", "far_disc")
-    assert {"fb", "ridge", "zol", "perturb", "auto", "perturb-far"} <= set(scores.methods)
+    assert {"fb", "ridge", "zol", "perturb", "rehearse", "perturb-far"} <= set(scores.methods)
     assert scores.values["zol"].shape == (1, 5, 6)
     assert {"command", "commit", "cpu", "torch", "settings"} <= set(scores.facts)
 
@@ -113,14 +113,14 @@ def test_demo_page_is_self_contained(demo: Path) -> None:
 def test_demo_control_moves_as_far_as_the_default(demo: Path) -> None:
     z = {
         name: json.loads((demo / "latents" / f"{name}-square.json").read_text())
-        for name in ("fb", "auto", "perturb-far")
+        for name in ("fb", "rehearse", "perturb-far")
     }
 
     def distance(name: str) -> float:
         pairs = zip(z["fb"]["z"], z[name]["z"], strict=True)
         return sum((a - b) ** 2 for a, b in pairs) ** 0.5
 
-    assert distance("perturb-far") == pytest.approx(distance("auto"), rel=1e-3)
+    assert distance("perturb-far") == pytest.approx(distance("rehearse"), rel=1e-3)
 
 
 def test_demo_checkpoint_loads_and_its_latents_fit(demo: Path) -> None:
@@ -203,14 +203,14 @@ def test_what_is_more_than_a_latent_is_refused_before_any_search(
     assert not (tmp_path / "z").exists()
 
 
-def test_the_default_plays_in_the_learned_world_where_there_is_one(
+def test_rehearsal_is_the_default_where_there_is_a_learned_world(
     trained: Path, zol_command: Command, tmp_path: Path
 ) -> None:
     code, out, _ = zol_command("adapt", str(trained / "run"), "--task", "cross", "--out", str(tmp_path / "z"))
     assert code == 0
     assert "corr." in out
     latent = json.loads((tmp_path / "z" / "cross.json").read_text())
-    assert latent["method"] == "auto"
+    assert latent["method"] == "rehearse"
 
 
 def test_adapting_to_an_unknown_task_is_one_sentence(trained: Path, zol_command: Command) -> None:

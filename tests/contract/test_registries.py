@@ -42,7 +42,7 @@ SMALL: dict[str, dict[str, object]] = {
     "guided": {"steps": 3, "hidden": 16, "flow_steps": 2, "samples": 3},
     "weighted-bc": {"steps": 3, "hidden": 16, "flow_steps": 2, "samples": 3},
     "tune": {"steps": 3, "batch_size": 16},
-    "auto": {"horizon": 3, "goals": 2, "starts": 2, "final_starts": 2},
+    "episodes": {"horizon": 3, "goals": 2, "starts": 2, "final_starts": 2},
     "rehearse": {"horizon": 3, "rounds": 1, "population": 2, "goals": 2, "random_latents": 2},
     "agreed": {
         "rehearsal": RehearsalConfig(horizon=3, rounds=1, population=2, goals=2, random_latents=2),

@@ -70,6 +70,7 @@ def test_rehearsal_begins_with_the_models_own_prompt() -> None:
     data = collect(500, generator())
     small: dict[str, Any] = {"z_dim": 5, "hidden": 16, "backward_hidden": 16, "batch_size": 32}
     agent = zol.pretrain(data, "laplacian", steps=5, dynamics_steps=5, **small)
+    assert agent.method() == "rehearse"
     shortly: dict[str, Any] = {"horizon": 5, "rounds": 1, "goals": 1, "random_latents": 1, "population": 2}
     found = agent.adapt(["square", "cross"], "rehearse", **shortly).found
     own = agent.adapt(["square", "cross"], "plain").found
@@ -187,10 +188,10 @@ def test_a_skill_is_what_the_registry_finds(agent: Agent) -> None:
         assert {skill.latent.method for skill in skills} == {method}
 
 
-def test_auto_is_the_plain_prompt_where_there_is_no_learned_world(agent: Agent, folder: Path) -> None:
-    assert agent.method() == "auto"
+def test_auto_is_rehearsal_where_there_is_a_learned_world(agent: Agent, folder: Path) -> None:
+    assert agent.method() == "rehearse"
     assert load(folder / "nameless").method() == "fb"
-    assert agent.adapt("square", horizon=2, trained=4).latent.method == "auto"
+    assert agent.adapt("square", horizon=2, rounds=0).latent.method == "rehearse"
     with pytest.raises(ZolError, match="did you mean 'rehearse'"):
         agent.adapt("square", "rehears")
     with pytest.raises(ZolError, match="did you mean 'horizon'"):
@@ -509,7 +510,7 @@ def test_rewards_written_in_numpy_mean_the_same_everywhere(agent: Agent, reward)
 def test_an_agent_is_saved_and_opened_as_it_was(agent: Agent, tmp_path: Path) -> None:
     again = load(agent.save(tmp_path / "copy"))
     assert again.facts["weights"] == agent.facts["weights"]
-    assert again.method() == "auto"  # the learned world came along
+    assert again.method() == "rehearse"  # the learned world came along
     assert list(again.tasks) == list(agent.tasks)
     a, b = (one.adapt("cross", "fb") for one in (agent, again))
     assert torch.equal(a.latent.z, b.latent.z)
@@ -558,7 +559,7 @@ def test_an_agent_on_the_hub_and_back(agent: Agent, tmp_path: Path, monkeypatch:
     again = load(address)
     assert again.facts["weights"] == agent.facts["weights"]
     assert again.facts["origin"] == address
-    assert again.method() == "auto"
+    assert again.method() == "rehearse"
     assert torch.equal(again.adapt("cross", "fb").latent.z, agent.adapt("cross", "fb").latent.z)
     with pytest.raises(CheckpointError, match=r"could not publish somebody/else: 403 Forbidden\. Uploading"):
         agent.push_to_hub("somebody/else")

@@ -42,7 +42,7 @@ def test_pendulum_takes_ten_lines_and_they_run_when_they_are_small() -> None:
     small = {
         "range(150)": "range(6)",
         "steps=2_000": "steps=8",
-        "(upright)": "(upright, horizon=2, trained=4)",
+        "(upright)": "(upright, horizon=2, rounds=0)",
     }
     namespace: dict[str, Any] = {"__name__": "__docs__"}
     for block in (collected, told):
@@ -50,7 +50,7 @@ def test_pendulum_takes_ten_lines_and_they_run_when_they_are_small() -> None:
             block = block.replace(words, fewer)
         exec(compile(block, str(PENDULUM), "exec"), namespace)
     assert len(namespace["data"]) == 1_200
-    assert namespace["skill"].latent.method == "auto"
+    assert namespace["skill"].latent.method == "rehearse"
 
 
 @pytest.mark.slow

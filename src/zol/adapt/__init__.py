@@ -86,9 +86,9 @@ METHODS: Registry[Method[Any]] = Registry(
         "tune": Entry(
             "zol.adapt.tune:TUNE", "minutes of offline TD3 from the model's own weights: a network per task"
         ),
-        "auto": Entry(
-            "zol.adapt.auto:AUTO",
-            "ours, the default: trained latents and prompts, played through whole imagined episodes",
+        "episodes": Entry(
+            "zol.adapt.episodes:EPISODES",
+            "ours: prompts and latents as in training, played through whole imagined episodes",
         ),
         "rehearse": Entry(
             "zol.adapt.rehearse:REHEARSE", "ours: search by playing latents in the learned world"

@@ -1,8 +1,7 @@
 """How far estimates of whole imagined episodes were from what was earned, read off a store.
 
-``zol adapt`` prints the estimate of its default method, ``auto``, as the mean reward per step of an episode,
-with an interval, which comes from here: ``zol report`` writes ``calibration.json`` from cells of ``auto``,
-and ``zol/value/episodes.json`` is such a file. Tasks on which the learned world does not predict rewards have
+``zol adapt`` prints the estimate of the method ``episodes`` as the mean reward per step of an episode, with an
+interval, which comes from here: ``zol report`` writes ``calibration.json`` from the cells of that method, and ``zol/value/episodes.json`` is such a file. Tasks on which the learned world does not predict rewards have
 no estimate and do not count.
 """
 
@@ -11,17 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from zol.adapt.auto import AutoConfig
+from zol.adapt.episodes import EpisodesConfig
 from zol.bench.ratios_intervals import Errors, summary
 from zol.bench.store import Result
 from zol.report import Cells
 
-METHOD, ESTIMATOR = "auto", "episodes"
+METHOD = ESTIMATOR = "episodes"
 
 
 def judged(rows: Sequence[Result]) -> list[tuple[Result, float]]:
     """Cells with an estimate of whole episodes, and true minus estimated reward per step."""
-    least = AutoConfig().min_correlation
+    least = EpisodesConfig().min_correlation
     return [
         (row, float(row.returns.mean() / row.diagnostics["horizon"] - row.estimate))
         for row in rows

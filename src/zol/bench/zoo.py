@@ -14,7 +14,7 @@ from zol.bench.exorl import EXORL
 from zol.bench.run import RunOptions, run_methods
 from zol.bench.unseen import UNSEEN
 
-METHODS = ("plain", "zol", "perturb", "rehearse", "auto", "lola")
+METHODS = ("plain", "zol", "perturb", "rehearse", "episodes", "lola")
 
 
 def zoo(
@@ -28,7 +28,7 @@ def zoo(
 
     Args:
         models: checkpoint folders or names of the zoo; each knows its world and its seed
-        methods: names of methods; plain zol perturb rehearse auto lola unless told
+        methods: names of methods; plain zol perturb rehearse episodes lola unless told
         options: the test
     """
     run_methods("zoo", ZOO, models, methods, options)
@@ -43,7 +43,7 @@ def zoo_unseen(
 
     Args:
         models: checkpoint folders or names of the zoo; each knows its world and its seed
-        methods: names of methods; plain zol perturb rehearse auto lola unless told
+        methods: names of methods; plain zol perturb rehearse episodes lola unless told
         options: the test
     """
     run_methods("zoo_unseen", ZOO_UNSEEN, models, methods, options)

@@ -12,6 +12,7 @@ import tyro
 
 from zol import report, session
 from zol.adapt import METHODS, Adapted, estimator_of, find_method
+from zol.adapt.problem import NoSettings
 from zol.cli import run_file
 from zol.common.errors import CheckpointError
 from zol.common.outputs import file_stem, require_place
@@ -55,7 +56,7 @@ def adapt(words: Sequence[str]) -> None:
 def adapt_command(words: Sequence[str]) -> Callable[..., None]:
     """The command whose options are those of the method that the words ask for."""
     method = _method_of(run_file.expanded("adapt", words, "model"))
-    settings = find_method(method).settings
+    settings = NoSettings() if method == session.AUTO else find_method(method).settings
     listed = "; ".join(f"{name}: {summary}" for name, summary in METHODS.summaries().items())
 
     def adapt(
@@ -101,7 +102,7 @@ def adapt_command(words: Sequence[str]) -> Callable[..., None]:
                 )
         if video is not None and env is None and agent.world is not None:
             require_filming(agent.world)
-        chosen = settings if name == method else None  # auto may have become the plain prompt
+        chosen = None if method == session.AUTO else settings
         with progress_bar() as progress:
             skills = agent.adapt(
                 wishes or None,
@@ -124,9 +125,9 @@ def adapt_command(words: Sequence[str]) -> Callable[..., None]:
             console.print(note, soft_wrap=True)
         where = agent.path if agent.world is None else agent.world.name
         title = f"{skills.found.method} on {where}, model {identity(agent.model)}"
-        report.print_table(console, _cells(skills.found, tested), title)
-        acting = any(skill.behaviour is not None and skill.behaviour.policy is not None for skill in skills)
         domain = agent.judged_in(estimator_of(skills.found.method))
+        report.print_table(console, _cells(skills.found, tested, domain), title)
+        acting = any(skill.behaviour is not None and skill.behaviour.policy is not None for skill in skills)
         for line in _legend(skills.found, tested, domain, more_than_latents=acting):
             console.print(line, highlight=False)
         if out is not None:
@@ -156,7 +157,8 @@ def adapt_command(words: Sequence[str]) -> Callable[..., None]:
         model: checkpoint folder, a name of the zoo (zol zoo list), or hf://org/name
         task: tasks of the checkpoint's world; all of them if nothing is named
         reward: your own, typed as an expression (or NAME = EXPRESSION), or FILE.py:NAME, which is run
-        method: without a learned world, auto is plain. {listed}
+        method: auto is plain without a learned world; with one, episodes for models that practised, and
+            rehearse for others. {listed}
         settings: of the method
         start_states: start states that the ratio averages over
         episodes: test episodes per task; 0 tests nothing
@@ -191,13 +193,13 @@ def _method_of(words: Sequence[str]) -> str:
     return wanted
 
 
-def _cells(found: Adapted, tested: session.Evaluation | None) -> report.Cells:
+def _cells(found: Adapted, tested: session.Evaluation | None, domain: str) -> report.Cells:
     """One row per task: what it earned (if that was tested), the estimate, and diagnostics."""
     shown = {
         title: found.diagnostics[name][0] for title, (name, _) in COLUMNS.items() if name in found.diagnostics
     }
     columns = ["task", "estimate", *shown]
-    estimates = _estimates(found)
+    estimates = _estimates(found, domain)
     rows = [
         [name, estimates[t], *(_short(float(value[t])) for value in shown.values())]
         for t, name in enumerate(found.evidence.tasks)
@@ -214,14 +216,14 @@ def _short(value: float) -> str:
     return "0" if abs(value) < 1e-5 else f"{value:.3g}"
 
 
-def _estimates(found: Adapted) -> list[str]:
+def _estimates(found: Adapted, domain: str) -> list[str]:
     """The estimate of every task, with its interval where one was measured; none where it means nothing."""
     own = [_estimate(value) for value in found.estimate[0].tolist()]
     if estimator_of(found.method) != EPISODES:
         return own
     rewards = found.evidence.rewards.double()
     ends = likely(EPISODES, found.estimate[0].double(), rewards.amin(-1), rewards.amax(-1))
-    if ends is not None:
+    if ends is not None and domain:
         both = zip(own, ends.T.tolist(), strict=True)
         own = [f"{text} [{low:.2f}, {high:.2f}]" for text, (low, high) in both]
     believed = found.diagnostics["believed"][0] > 0
@@ -242,9 +244,10 @@ def _legend(
     if estimator_of(found.method) == EPISODES:
         steps = int(found.diagnostics["horizon"][0, 0])
         lines = [f"estimate: mean reward per step of imagined episodes of {steps} steps; {how}"]
-        if (known := bounds(EPISODES)) is not None:
+        if domain and (known := bounds(EPISODES)) is not None:
             lines += [f"in brackets, where {known.level:.0%} of the true values should lie; {known}"]
-        lines += ["not known: the learned world does not predict this reward, so the plain prompt stays"]
+        if not bool(found.diagnostics["believed"].all()):
+            lines += ["not known: the learned world does not predict this reward, so the plain prompt stays"]
     if more_than_latents:
         lines += [f"estimates are of the latent alone; what {found.method} does may earn more or less"]
     if tested is not None:
@@ -256,7 +259,7 @@ def _legend(
     lines += [
         f"{title}: {meaning}" for title, (name, meaning) in COLUMNS.items() if name in found.diagnostics
     ]
-    if "imagined_gain" in found.diagnostics and estimator_of(found.method) != "imagination":
+    if "imagined_gain" in found.diagnostics and estimator_of(found.method) not in ("imagination", EPISODES):
         lines += [f"imagined rewards were estimated {told('imagination', domain)}"]
     if "mean_ratio" in found.diagnostics:
         ratios = zip(found.evidence.tasks, found.diagnostics["mean_ratio"][0].tolist(), strict=True)

@@ -22,8 +22,8 @@ NOTES = {
     "fb-centred": "the same with the mean reward subtracted",
     "ridge": "least squares r ≈ Bᵀz",
     "zol": "the paper's search with its settings, fixed beforehand",
-    "auto": "the default of zol adapt: prompts and latents as in training are played through whole episodes "
-    "of a learned world, and the best one replaces plain FB's only where it earns more there",
+    "rehearse": "the default of zol adapt: latents are played in a learned world, and the best one replaces "
+    "plain FB's only where it earns more there",
     "perturb": "control: a random move as long as zol's",
     "perturb-far": "control: a random move as long as that of the default",
 }

@@ -103,7 +103,7 @@ def _adapt(agent: Agent, seed: int, progress: Progress) -> tuple[str, dict[str, 
     """All methods, with settings fixed in advance; controls move as far as the searches that they control."""
     tasks, default = list(agent.tasks), agent.method()
     found = {name: agent.adapt(tasks, name, seed=seed).found for name in (*CLOSED_FORMS, "zol")}
-    found[default] = agent.adapt(tasks, seed=seed, progress=progress).found
+    found[default] = agent.adapt(tasks, seed=seed, horizon=Donut.episode_length, progress=progress).found
     plain, generator = found["fb"], torch.Generator().manual_seed(seed + 2)
     for control, search in (("perturb", "zol"), ("perturb-far", default)):
         moved = perturbed(agent.model, plain.evidence, plain.z[0], found[search].distance[0], generator)

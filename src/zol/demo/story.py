@@ -29,7 +29,7 @@ class DemoConfig(Config):
     z_dim: int = Field(default=50, ge=2)
     """size of a latent"""
     world_steps: int = Field(default=3_000, ge=1)
-    """gradient steps of the learned world, in which the default method plays latents"""
+    """gradient steps of the learned world, in which the default method rehearses"""
     episodes: int = Field(default=256, ge=2)
     """paired test episodes per task and method"""
     film: bool = True

@@ -32,7 +32,7 @@ from zol.tasks import Task
 from zol.value import ValueEstimate
 from zol.worlds.gym_env import GymEnvironment
 
-AUTO = "auto"  # the default (zol.adapt.auto)
+AUTO = "auto"  # the method that fits the checkpoint
 PLAIN = "plain"  # the model's own prompt, by whatever name the registry knows that
 
 
@@ -74,9 +74,15 @@ class Agent(OpenedModel):
     # From a wish to a skill
 
     def method(self, name: str = AUTO) -> str:
-        """The method's name; ``auto`` without a learned world to play in is the model's own prompt."""
-        if name == AUTO and self.dynamics is None:
-            name = PLAIN
+        """The method's name; ``auto`` is what fits the checkpoint.
+
+        Without a learned world that is the model's own prompt. With one, latents are played in it: by
+        rehearsal for models of given data, and through whole episodes for models that practised, whose
+        learned world knows where their own policies go (docs/episodes.md).
+        """
+        if name == AUTO:
+            searched = "episodes" if "practice" in self.facts else "rehearse"
+            name = PLAIN if self.dynamics is None else searched
         if name == PLAIN:
             return prompt_name(self.checkpoint.default_prompt)
         find_method(name)

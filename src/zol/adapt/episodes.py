@@ -1,7 +1,8 @@
-r"""The default: latents that the model was trained for, played through whole episodes of its learned world.
+r"""Whole episodes: latents that the model was trained for, played through whole episodes of its learned world.
 
-Searches on the sphere find what only looks good: policies of latents that nobody trained, in the few steps
-that are imagined. So candidates here are of two kinds only,
+A model that practised is good at the latents it practised for, and its learned world knows where its own
+policies go. Searches on the sphere are fooled there: they find policies of latents that nobody trained, which
+look good for the few steps that are imagined. So candidates here are of two kinds only,
 
     prompts           of the reward, and of rewards that rank states alike (zol.adapt.reward_space); goals
     trained latents   drawn as in training (zol.models.trained_latents): for models that practised, prompts of
@@ -37,7 +38,7 @@ from zol.models.base import identity
 from zol.value.base import Z95
 
 
-class AutoConfig(Config):
+class EpisodesConfig(Config):
     """Settings of the choice; one default for all worlds."""
 
     trained: int = Field(default=128, ge=0)
@@ -62,7 +63,7 @@ class AutoConfig(Config):
     """correlation of imagined with real rewards on held-out stretches, below which the plain prompt stays"""
 
 
-def whole_episodes(problem: Problem, config: AutoConfig) -> Adapted:
+def whole_episodes(problem: Problem, config: EpisodesConfig) -> Adapted:
     """The latent of every task that earns most in whole imagined episodes, or the plain prompt."""
     model, evidence, tasks = problem.model, problem.evidence, problem.ordered_tasks
     learned = problem.learned_world()
@@ -70,7 +71,7 @@ def whole_episodes(problem: Problem, config: AutoConfig) -> Adapted:
     believed = correlation >= config.min_correlation
     own, plain = torch.arange(len(tasks)), model.project(problem.start)
     candidates = torch.cat([plain, _candidates(problem, config)]) if bool(believed.any()) else plain  # [K, d]
-    picks = torch.randperm(len(learned.starts), generator=problem.generator("auto"))
+    picks = torch.randperm(len(learned.starts), generator=problem.generator("episodes"))
     several, fresh = picks[: config.starts], picks[config.starts :][: config.final_starts]
     horizon = config.horizon or problem.episode_length or EPISODE
     count = len(candidates) * len(several) + len(tasks) * (1 + config.finalists) * len(fresh)
@@ -112,7 +113,7 @@ def whole_episodes(problem: Problem, config: AutoConfig) -> Adapted:
     return Adapted(
         z=contest[own, kept].unsqueeze(0),
         start=plain,
-        method="auto",
+        method="episodes",
         configs=(config.model_dump(),),
         evidence=evidence,
         model_identity=identity(model),
@@ -125,7 +126,7 @@ EPISODE = 1000  # steps of an episode where no world says
 AT_ONCE = 16  # candidates that are played between two steps of the progress bar
 
 
-def _candidates(problem: Problem, config: AutoConfig) -> Tensor:
+def _candidates(problem: Problem, config: EpisodesConfig) -> Tensor:
     """Prompts of every task, goals, and latents as in training, ``[K, d]``."""
     model, evidence = problem.model, problem.evidence
     found = [
@@ -142,4 +143,4 @@ def _candidates(problem: Problem, config: AutoConfig) -> Tensor:
     return model.project(torch.cat(found))
 
 
-AUTO = Method(whole_episodes, AutoConfig(), needs_learned_world=True, estimator="episodes")
+EPISODES = Method(whole_episodes, EpisodesConfig(), needs_learned_world=True, estimator="episodes")

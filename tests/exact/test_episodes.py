@@ -1,4 +1,4 @@
-"""The default method in a learned world that is the true one: what it says, what it takes, what it keeps."""
+"""Whole imagined episodes in a learned world that is the true one: what it says, what it takes, what it keeps."""
 
 from dataclasses import replace
 
@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from true_donut import TrueDonut, true_world
 
 from zol.adapt import Problem, solve
-from zol.adapt.auto import AutoConfig
+from zol.adapt.episodes import EpisodesConfig
 from zol.collect.donut import collect
 from zol.evidence import Evidence
 from zol.models.base import Latent, identity
@@ -17,7 +17,7 @@ from zol.rollout import evaluate
 from zol.tasks import Task
 from zol.worlds.donut import Donut
 
-QUICK = AutoConfig(trained=96, goals=2, starts=8, finalists=3, final_starts=24)
+QUICK = EpisodesConfig(trained=96, goals=2, starts=8, finalists=3, final_starts=24)
 
 
 def seeded(seed: int = 0) -> torch.Generator:
@@ -62,7 +62,7 @@ def earned(problem: Problem, z: Tensor) -> Tensor:
 def judged_by(problem: Problem, z: Tensor) -> Tensor:
     """The same from the very start states that judge finalists, step by step, ``[T]``."""
     world, model, learned = Donut(), problem.model, problem.learned_world()
-    order = torch.randperm(len(learned.starts), generator=problem.generator("auto"))
+    order = torch.randperm(len(learned.starts), generator=problem.generator("episodes"))
     starts, found = learned.starts[order[QUICK.starts :][: QUICK.final_starts]], []
     for row, task in zip(z, problem.ordered_tasks, strict=True):
         states, total = world.set_physics(starts), 0.0
@@ -74,7 +74,7 @@ def judged_by(problem: Problem, z: Tensor) -> Tensor:
 
 
 def test_it_takes_what_truly_earns_more_and_says_how_much(problem: Problem) -> None:
-    found = solve("auto", problem, QUICK).found
+    found = solve("episodes", problem, QUICK).found
     plain, chosen = earned(problem, problem.start), earned(problem, found.z[0])
     changed = found.diagnostics["changed"][0] > 0
     assert bool(changed.any())
@@ -87,7 +87,7 @@ def test_it_takes_what_truly_earns_more_and_says_how_much(problem: Problem) -> N
 
 
 def test_it_keeps_the_plain_prompt_to_the_last_bit_unless_the_gain_is_worth_it(problem: Problem) -> None:
-    found = solve("auto", problem, QUICK.updated(min_gain=1.0)).found
+    found = solve("episodes", problem, QUICK.updated(min_gain=1.0)).found
     assert torch.equal(found.z, solve("plain", problem).found.z)
     assert not bool(found.diagnostics["changed"].any())
     assert not bool(found.diagnostics["imagined_gain"].any())
@@ -105,23 +105,23 @@ class Stuck(TrueDonut):
 def test_a_world_that_does_not_predict_the_reward_decides_nothing() -> None:
     world = Donut()
     distrusted = asked(world, {"cross": world.tasks["cross"]}, Stuck())
-    found = solve("auto", distrusted, QUICK.updated(min_correlation=0.9)).found
+    found = solve("episodes", distrusted, QUICK.updated(min_correlation=0.9)).found
     assert float(found.diagnostics["correlation"]) < 0.9
     assert torch.equal(found.z, solve("plain", distrusted).found.z)
 
 
 def test_whole_episodes_are_played(problem: Problem) -> None:
-    found = solve("auto", problem, QUICK).found
+    found = solve("episodes", problem, QUICK).found
     assert found.diagnostics["horizon"].unique().tolist() == [Donut.episode_length]
-    short = solve("auto", problem, QUICK.updated(horizon=3)).found
+    short = solve("episodes", problem, QUICK.updated(horizon=3)).found
     assert short.diagnostics["horizon"].unique().tolist() == [3]
     assert not torch.equal(short.estimate, found.estimate)
     nobody = replace(problem, episode_length=None)
-    assert solve("auto", nobody, QUICK.updated(horizon=3)).found.z.equal(short.z)
+    assert solve("episodes", nobody, QUICK.updated(horizon=3)).found.z.equal(short.z)
 
 
 def test_without_latents_of_training_prompts_and_goals_are_left(problem: Problem) -> None:
-    found = solve("auto", replace(problem, trained=None), QUICK).found
+    found = solve("episodes", replace(problem, trained=None), QUICK).found
     assert found.z.shape == (1, 2, 8)
-    more = solve("auto", problem, QUICK).found
+    more = solve("episodes", problem, QUICK).found
     assert more.estimate[0, 1] > found.estimate[0, 1] + 0.05  # one of them goes round the ring
