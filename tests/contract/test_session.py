@@ -191,6 +191,7 @@ def test_a_skill_is_what_the_registry_finds(agent: Agent) -> None:
 def test_auto_is_rehearsal_where_there_is_a_learned_world(agent: Agent, folder: Path) -> None:
     assert agent.method() == "rehearse"
     assert load(folder / "nameless").method() == "fb"
+    assert load("walker").method() == "episodes"  # it practised
     assert agent.adapt("square", horizon=2, rounds=0).latent.method == "rehearse"
     with pytest.raises(ZolError, match="did you mean 'rehearse'"):
         agent.adapt("square", "rehears")

@@ -1,4 +1,4 @@
-r"""Whole episodes: latents that the model was trained for, played through whole episodes of its learned world.
+r"""Whole episodes: latents that the model was trained for, played as long as an episode in its learned world.
 
 A model that practised is good at the latents it practised for, and its learned world knows where its own
 policies go. Searches on the sphere are fooled there: they find policies of latents that nobody trained, which

@@ -1,7 +1,8 @@
 """How far estimates of whole imagined episodes were from what was earned, read off a store.
 
-``zol adapt`` prints the estimate of the method ``episodes`` as the mean reward per step of an episode, with an
-interval, which comes from here: ``zol report`` writes ``calibration.json`` from the cells of that method, and ``zol/value/episodes.json`` is such a file. Tasks on which the learned world does not predict rewards have
+``zol adapt`` prints the estimate of the method ``episodes`` as the mean reward per step of an episode, with
+an interval, which comes from here: ``zol report`` writes ``calibration.json`` from the cells of that method,
+and ``zol/value/episodes.json`` is such a file. Tasks on which the learned world does not predict rewards have
 no estimate and do not count.
 """
 

@@ -96,6 +96,6 @@ class Search:
 
 def methods_for(agent: Agent) -> list[str]:
     """Methods that a page offers: those that need nothing but the checkpoint and give one latent."""
-    names = ["rehearse", "zol", "zol-auto", "ridge", "weighted", "fb-centred"]
+    names = ["episodes", "rehearse", "zol", "zol-auto", "ridge", "weighted", "fb-centred"]
     fits = [name for name in names if agent.dynamics is not None or not METHODS[name].needs_learned_world]
     return [AUTO, *fits] if agent.method(AUTO) in fits else fits

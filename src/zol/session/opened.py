@@ -21,7 +21,7 @@ from zol.models.trained_latents import trained_latents
 from zol.session.wishes import Wish, Wishes, as_reward, first_line, with_names
 from zol.tasks import Starts, Task
 from zol.tasks.expression import is_expression, typed_task
-from zol.value.accuracy import of_every_kind
+from zol.value.accuracy import of_practised
 from zol.worlds import make
 from zol.worlds.base import World, find_task
 
@@ -90,9 +90,9 @@ class OpenedModel:
 
     def judged_in(self, estimator: str) -> str:
         """The domain in which an estimator's accuracy holds for this model; empty if none was measured."""
-        if self.world is not None and of_every_kind(estimator):
-            return self.world.name
-        return self.judged_domain
+        if not of_practised(estimator):
+            return self.judged_domain
+        return self.world.name if self.world is not None and "practice" in self.facts else ""
 
     # What is wanted
 

@@ -99,7 +99,7 @@ def likely(estimator: str, mean: Tensor, least: Tensor, most: Tensor) -> Tensor 
 def accuracy(estimator: str, domain: str, pools: Sequence[str] = ("all", "few")) -> Accuracy | None:
     """What was measured of an estimator in a domain, on the first of the pools; None if nothing was."""
     near = _near(estimator).get("mean_abs_error", {}).get(domain)
-    if of_every_kind(estimator):
+    if of_practised(estimator):
         return None if near is None else Accuracy(error_near=float(near))
     for pool in pools:
         found = _table(FILE).get(pool, {}).get(estimator, {}).get(domain)
@@ -110,8 +110,8 @@ def accuracy(estimator: str, domain: str, pools: Sequence[str] = ("all", "few"))
     return None
 
 
-def of_every_kind(estimator: str) -> bool:
-    """Whether its accuracy was measured on models of every kind; that of others was on FB models."""
+def of_practised(estimator: str) -> bool:
+    """Whether its accuracy was measured on models that practised; that of others was on FB models."""
     return estimator in _table(EPISODES)
 
 
