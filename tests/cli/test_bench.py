@@ -344,6 +344,28 @@ def test_unseen_tasks_are_a_benchmark_of_their_own(models: tuple[Path, Path], tm
     assert "reach_top" not in unseen
 
 
+def test_the_zoo_is_compared_with_each_models_own_prompt_whatever_its_kind(
+    models: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data, other, store = models[0].parent / "data", tmp_path / "hilp", tmp_path / "s.sqlite"
+    small = "--steps 10 --batch-size 32 --hidden 16 --backward-hidden 16 --z-dim 6 --episodes 0 --seed 1"
+    main(["train", "hilp", "--data", str(data), "--out", str(other), *small.split(), "--dynamics-steps", "3"])
+    quick = "episodes horizon=3 trained=4 goals=1"
+    words = ["bench", "zoo", str(models[0]), str(other), "--store", str(store), *SHORT]
+    main([*words, "--methods", "plain", "ridge"])
+    assert "Δ plain [95 %]" in capsys.readouterr().out
+    grid = gather(Store(store), "zoo episodes=4 steps=12")
+    assert grid.baseline == "plain"
+    assert set(grid.methods) == {"plain", "ridge"}
+    assert grid.domains["point_mass_maze"].runs == 2  # FB and HILP, one column
+    own = {row.key.pretraining_seed: row.chosen["how"] for row in Store(store).results(method="plain")}
+    assert own == {0: "correlation", 1: "least_squares"}
+    main(["bench", "zoo", str(other), "--store", str(store), *SHORT, "--methods", quick])
+    main(["report", str(store), "--out", str(tmp_path / "report")])
+    text = (tmp_path / "report" / "report.md").read_text()
+    assert "- plain: the model's own prompt" in text
+
+
 def test_results_of_before_a_correction_are_marked_and_measured_again(
     store: Path, models: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
