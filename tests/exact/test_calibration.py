@@ -12,13 +12,13 @@ from zol.bench.store import Key, Result
 from zol.value import accuracy
 
 
-def cell(world: str, model: str, task: str, *, off: float, correlation: float = 0.9) -> Result:
+def cell(world: str, model: str, task: str, *, off: float, believed: float = 1.0) -> Result:
     """An estimate of 0.5 per step of 20 for a task that earns ``off`` more than that."""
     return Result(
         Key("zoo", world, task, "episodes", "{}", model, 0, 0),
         returns=np.array([20 * (0.5 + off) - 1, 20 * (0.5 + off) + 1]),
         estimate=0.5,
-        diagnostics={"correlation": correlation, "horizon": 20.0},
+        diagnostics={"believed": believed, "horizon": 20.0},
     )
 
 
@@ -28,7 +28,7 @@ ROWS = [
     cell("walker", "b", "x", off=0.3),
     cell("maze", "c", "x", off=0.05),
     cell("maze", "c", "y", off=-0.2),
-    cell("maze", "c", "z", off=0.9, correlation=0.2),  # the learned world knows nothing of it
+    cell("maze", "c", "z", off=0.9, believed=0.0),  # the learned world knows nothing of it
 ]
 
 

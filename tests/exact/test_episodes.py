@@ -107,6 +107,17 @@ def test_a_world_that_does_not_predict_the_reward_decides_nothing() -> None:
     distrusted = asked(world, {"cross": world.tasks["cross"]}, Stuck())
     found = solve("episodes", distrusted, QUICK.updated(min_correlation=0.9)).found
     assert float(found.diagnostics["correlation"]) < 0.9
+    assert not bool(found.diagnostics["believed"])
+    assert torch.equal(found.z, solve("plain", distrusted).found.z)
+
+
+def test_a_world_that_misses_single_steps_decides_nothing() -> None:
+    world, rough = Donut(), TrueDonut()
+    rough.error = torch.tensor([0.5, 0.6])  # a quarter of the variance, and more
+    distrusted = asked(world, {"cross": world.tasks["cross"]}, rough)
+    found = solve("episodes", distrusted, QUICK).found
+    assert float(found.diagnostics["one_step_error"]) == pytest.approx(0.25)
+    assert not bool(found.diagnostics["believed"])
     assert torch.equal(found.z, solve("plain", distrusted).found.z)
 
 

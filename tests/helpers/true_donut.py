@@ -15,6 +15,7 @@ class TrueDonut(nn.Module):
         super().__init__()
         self.config = DynamicsConfig(obs_dim=2, action_dim=2, members=members)
         self.members, self.world = members, make("donut")
+        self.error = torch.zeros(2)  # of single steps
 
     def forward(self, states: Tensor, actions: Tensor, noise: Tensor | None = None) -> Tensor:
         self.world.set_physics(states.reshape(-1, 2))

@@ -19,7 +19,8 @@ the place of the plain prompt if its paired gain Δ = V(z) − V(z_plain) is bey
     mean Δ > max( margin · error, min_gain · (max r − min r) ),
     error  = std_s(mean_k Δ) / √S + std_k(mean_s Δ).
 
-Where the learned world does not predict the task's reward on real stretches, the plain prompt stays.
+Where the learned world does not predict the task's reward on real stretches, or misses much of single steps
+(contacts), it is not believed: the plain prompt stays, and its estimate means nothing.
 """
 
 import torch
@@ -61,6 +62,8 @@ class EpisodesConfig(Config):
     """share of the range of the data's rewards by which it must beat it, too"""
     min_correlation: float = Field(default=0.5, ge=-1, le=1)
     """correlation of imagined with real rewards on held-out stretches, below which the plain prompt stays"""
+    max_one_step_error: float = Field(default=0.2, ge=0)
+    """share of a typical column's variance of changes that one step may miss; above, nothing is changed"""
 
 
 def whole_episodes(problem: Problem, config: EpisodesConfig) -> Adapted:
@@ -68,7 +71,8 @@ def whole_episodes(problem: Problem, config: EpisodesConfig) -> Adapted:
     model, evidence, tasks = problem.model, problem.evidence, problem.ordered_tasks
     learned = problem.learned_world()
     correlation = learned.reward_correlation(tasks, problem.layout)  # [T]
-    believed = correlation >= config.min_correlation
+    one_step_error = torch.full_like(correlation, learned.median_one_step_error())
+    believed = (correlation >= config.min_correlation) & (one_step_error <= config.max_one_step_error)
     own, plain = torch.arange(len(tasks)), model.project(problem.start)
     candidates = torch.cat([plain, _candidates(problem, config)]) if bool(believed.any()) else plain  # [K, d]
     picks = torch.randperm(len(learned.starts), generator=problem.generator("episodes"))
@@ -103,6 +107,7 @@ def whole_episodes(problem: Problem, config: EpisodesConfig) -> Adapted:
     kept = torch.where(wins, chosen, 0)
     told = {
         "correlation": correlation,
+        "one_step_error": one_step_error,
         "believed": believed,
         "changed": wins,
         "imagined_gain": torch.where(wins, gain, 0.0),

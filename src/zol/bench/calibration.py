@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from zol.adapt.episodes import EpisodesConfig
 from zol.bench.ratios_intervals import Errors, summary
 from zol.bench.store import Result
 from zol.report import Cells
@@ -21,11 +20,10 @@ METHOD = ESTIMATOR = "episodes"
 
 def judged(rows: Sequence[Result]) -> list[tuple[Result, float]]:
     """Cells with an estimate of whole episodes, and true minus estimated reward per step."""
-    least = EpisodesConfig().min_correlation
     return [
         (row, float(row.returns.mean() / row.diagnostics["horizon"] - row.estimate))
         for row in rows
-        if row.key.method == METHOD and row.estimate is not None and row.diagnostics["correlation"] >= least
+        if row.key.method == METHOD and row.estimate is not None and row.diagnostics["believed"]
     ]
 
 
