@@ -60,3 +60,21 @@ def test_its_number_on_unseen_tasks_is_that_of_the_results() -> None:
 
 def test_its_moving_picture_is_small_enough_to_load_at_once() -> None:
     assert (ROOT / "docs" / "images" / "behaviours.webp").stat().st_size < 2_000_000
+
+
+def test_its_numbers_of_whole_episodes_are_those_of_the_results() -> None:
+    text = " ".join(README.split())
+    for name in ("zoo", "zoo_unseen"):
+        with (ROOT / "results" / "zoo" / f"{name}-episodes20-overall.csv").open() as file:
+            rows = {row["method"]: row for row in csv.DictReader(file)}
+        column = "Δ % [95 %]" if name == "zoo_unseen" else "Δ plain [95 %]"
+        for method in ("episodes", "lola"):
+            wanted = (
+                rows[method][column].replace("-", "−").replace("+3.620 [+1.016, +6.823]", "+3.6 [+1.0, +6.8]")
+            )
+            assert wanted in text, f"README.md should say of {method} on {name}: {wanted}"
+
+
+def test_the_librarys_calibration_is_that_of_the_results() -> None:
+    found = (ROOT / "results" / "zoo" / "calibration.json").read_text()
+    assert found == (ROOT / "src" / "zol" / "value" / "episodes.json").read_text()

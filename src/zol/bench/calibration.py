@@ -2,8 +2,9 @@
 
 ``zol adapt`` prints the estimate of the method ``episodes`` as the mean reward per step of an episode, with
 an interval, which comes from here: ``zol report`` writes ``calibration.json`` from the cells of that method,
-and ``zol/value/episodes.json`` is such a file. Tasks on which the learned world does not predict rewards have
-no estimate and do not count.
+and ``zol/value/episodes.json`` is such a file. Errors count with both signs, so that the interval is
+symmetric: which way imagination errs differs from world to world. Tasks on which the learned world is not
+believed have no estimate and do not count.
 """
 
 from collections.abc import Sequence
@@ -28,11 +29,14 @@ def judged(rows: Sequence[Result]) -> list[tuple[Result, float]]:
 
 
 def episode_errors(rows: Sequence[Result]) -> Errors:
-    """True minus estimated reward per step, by world and model."""
+    """True minus estimated reward per step, with both signs, by world and model."""
     found: dict[str, dict[str, list[float]]] = {}
     for row, off in judged(rows):
         found.setdefault(row.key.domain, {}).setdefault(row.key.model, []).append(off)
-    return {world: [np.array(own) for own in models.values()] for world, models in found.items()}
+    return {
+        world: [np.array([*own, *(-off for off in own)]) for own in models.values()]
+        for world, models in found.items()
+    }
 
 
 def calibration(rows: Sequence[Result]) -> dict[str, Any]:
@@ -44,16 +48,10 @@ def calibration(rows: Sequence[Result]) -> dict[str, Any]:
 def calibration_table(rows: Sequence[Result]) -> Cells:
     """One line per world: how far off estimates were, and how often intervals made elsewhere held."""
     found = calibration(rows)[ESTIMATOR]
-    errors = episode_errors(rows)
-    lines = [
-        [
-            world,
-            str(sum(len(own) for own in errors[world])),
-            f"{found['mean_abs_error'][world]:.3f}",
-            f"{np.mean([own.mean() for own in errors[world]]):+.3f}",
-            f"{found['held_out'][world]:.0%}" if world in found["held_out"] else "",
-        ]
-        for world in errors
-    ]
+    lines = []
+    for world, size in found["mean_abs_error"].items():
+        own = [off for row, off in judged(rows) if row.key.domain == world]
+        held = f"{found['held_out'][world]:.0%}" if world in found["held_out"] else ""
+        lines.append([world, str(len(own)), f"{size:.3f}", f"{np.mean(own):+.3f}", held])
     header = ["world", "estimates", "mean absolute error", "true − estimated", "held by others' interval"]
     return header, lines
