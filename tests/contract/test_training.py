@@ -220,6 +220,34 @@ def test_resume_is_exact_before_and_after_b_stands_still(data: Dataset, tmp_path
         assert torch.equal(value, resumed.state_dict()[name]), name
 
 
+def test_checkpoints_that_are_kept_are_the_model_at_that_step(data: Dataset, tmp_path: Path) -> None:
+    """They open on their own, say their step, and change nothing about the run, resumed or not."""
+
+    def train(name: str, keep_every: int) -> FBLearner:
+        one = learner()
+        config = TrainConfig(steps=20, batch_size=32, log_every=5, save_every=10, keep_every=keep_every)
+        fit(one, data, config, tmp_path / name)
+        return one
+
+    plain, keeping = train("plain", 0), train("keeping", 5)
+    assert model_hash(plain.model) == model_hash(keeping.model)
+    assert not (tmp_path / "plain" / "kept").exists()
+    found = sorted(path.name for path in (tmp_path / "keeping" / "kept").iterdir())
+    assert found == ["10", "15", "20", "5"]
+    stop_at(10, tmp_path / "middle", data, anneal=0.0)
+    for step in (5, 10, 20):
+        kept = checkpoint.load(tmp_path / "keeping" / "kept" / str(step))
+        assert kept.facts["steps"] == step
+        assert len(kept.prompt["obs"]) > 0
+    kept = checkpoint.load(tmp_path / "keeping" / "kept" / "20")
+    assert model_hash(kept.model) == model_hash(keeping.model)
+    config = TrainConfig(steps=20, batch_size=32, log_every=5, save_every=10, keep_every=5)
+    fit(learner(), data, config, tmp_path / "middle")  # resumed at step 10
+    assert not (tmp_path / "middle" / "kept" / "5").exists()
+    halves = [checkpoint.load(tmp_path / run / "kept" / "15").model for run in ("middle", "keeping")]
+    assert model_hash(halves[0]) == model_hash(halves[1])
+
+
 def stop_at(step: int, path: Path, data: Dataset, anneal: float = 0.5, **change: object) -> None:
     def interrupt(now: int) -> dict[str, float]:
         if now == step:

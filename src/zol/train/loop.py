@@ -85,6 +85,8 @@ class TrainConfig(Config):
     """steps between tests of the returns, if there is a test"""
     save_every: int = Field(default=2_000, ge=1)
     """steps between saves of the training state"""
+    keep_every: int = Field(default=0, ge=0)
+    """steps between checkpoints that are kept beside the last one, in OUT/kept/STEP; 0 keeps none"""
     anneal: float = Field(default=0.0, ge=0, le=1)
     """last share of the steps over which learning rates fall to zero; FB returns jitter without it"""
     precision: Literal["float32", "bfloat16"] = "float32"
@@ -116,7 +118,8 @@ class TrainConfig(Config):
 
 
 # Settings that may change on resume: none of them touches the weights (of steps, see below).
-FREE = {"steps", "log_every", "eval_every", "save_every", "tensorboard", "wandb"}
+FREE = {"steps", "log_every", "eval_every", "save_every", "keep_every", "tensorboard", "wandb"}
+KEPT = "kept"  # subfolder of checkpoints from the middle of a run
 
 
 def require_outputs(out: str | Path | None, config: TrainConfig) -> None:
@@ -164,12 +167,8 @@ def fit(
             stack.callback(writer.close)
         bar = progress or stack.enter_context(progress_bar(quiet=not parallel.is_main()))
         run.loop(stack.enter_context(interrupts.noticed()), on_eval, bar)
-        shipped: Any = learner.checked
-        if folder is not None and shipped is not None:
-            with folder.saying_what_is_safe():
-                seed = config.seed
-                sample = prompt_sample(dataset, seed) if feed is None else feed.prompt_sample(seed)
-                checkpoint.save(shipped, folder.path, prompt=sample, facts=run.facts_of_the_model())
+        if folder is not None:
+            run.ship(folder.path)
     return run.history
 
 
@@ -186,6 +185,7 @@ class _Run:
         feed: Feed | None = None,
     ) -> None:
         self.learner, self.config, self.folder, self.feed = learner, config, folder, feed
+        self.dataset = dataset
         self.facts = {**learner.facts, **facts}
         self.device = next(learner.model.parameters()).device
         self.generator = torch.Generator(self.device).manual_seed(config.seed)
@@ -218,6 +218,8 @@ class _Run:
             bar.update(task, completed=self.step)
             if self.step % config.save_every == 0 or last or interrupted:
                 self.save()
+            if config.keep_every and self.step % config.keep_every == 0 and self.folder is not None:
+                self.ship(self.folder.path / KEPT / str(self.step))
             if interrupted:
                 raise interrupts.Stopped(self.kept())
 
@@ -278,6 +280,16 @@ class _Run:
             state |= {f"feed.{k}": v for k, v in self.feed.state_dict().items()}
         state["generator"] = self.generator.get_state()
         self.folder.save(self.step, state, self.settings)
+
+    def ship(self, path: Path) -> None:
+        """Write the model as it is now, if the learner trains one, as a checkpoint."""
+        model: Any = self.learner.checked
+        if self.folder is None or model is None:
+            return
+        seed = self.config.seed
+        with self.folder.saying_what_is_safe():
+            sample = prompt_sample(self.dataset, seed) if self.feed is None else self.feed.prompt_sample(seed)
+            checkpoint.save(model, path, prompt=sample, facts=self.facts_of_the_model())
 
     def resume(self, path: Path | None) -> None:
         """Take over the last good state, if there is one that these settings made."""
