@@ -1,4 +1,4 @@
-"""Numbers of the ZOL paper (arXiv 2602.01962), as data: its tasks, its settings, its sweep.
+"""Numbers of the ZOL paper (arXiv 2602.01962), as data: its tasks, returns, settings and sweep.
 
 The settings per task are the ones that its table calls "best". Its public code chooses them by the return
 of test episodes, so whoever uses them has looked at the test: they are here to reproduce, not to recommend.
@@ -17,6 +17,26 @@ TASKS: dict[str, tuple[str, ...]] = {
     "point_mass_maze": ("reach_bottom_left", "reach_bottom_right", "reach_top_left", "reach_top_right"),
 }
 """Domain → its four tasks, in the order of the paper's table."""
+
+# (domain, task): the paper's returns of FB and of ZOL, means of 100 episodes of one model
+RETURNS: dict[tuple[str, str], tuple[float, float]] = {
+    ("walker", "spin"): (982, 994),
+    ("walker", "run"): (454, 456),
+    ("walker", "stand"): (876, 904),
+    ("walker", "walk"): (922, 933),
+    ("cheetah", "run"): (125, 190),
+    ("cheetah", "run_backward"): (240, 263),
+    ("cheetah", "walk"): (544, 640),
+    ("cheetah", "walk_backward"): (926, 957),
+    ("quadruped", "jump"): (460, 510),
+    ("quadruped", "run"): (315, 340),
+    ("quadruped", "stand"): (610, 660),
+    ("quadruped", "walk"): (380, 411),
+    ("point_mass_maze", "reach_bottom_left"): (819, 831),
+    ("point_mass_maze", "reach_bottom_right"): (165, 225),
+    ("point_mass_maze", "reach_top_left"): (890, 905),
+    ("point_mass_maze", "reach_top_right"): (773, 817),
+}
 
 # (domain, task): learning rate η, steps T, λ_χ, λ_z, w_max; always N = 256 start states
 BEST: dict[tuple[str, str], tuple[float, int, float, float, float]] = {

@@ -1,4 +1,4 @@
-"""Figures of a benchmark report: improvement over plain FB per task, and what each hyperparameter does."""
+"""Figures of a benchmark report: improvement per task, gain against quality, and what hyperparameters do."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -8,6 +8,7 @@ import numpy as np
 
 from zol.bench.ablation import Curve
 from zol.bench.conditions import BASELINE
+from zol.bench.quality import gains
 from zol.bench.results import PairedResults
 from zol.common.pictures import write_picture
 from zol.report import Interval, bootstrap_all
@@ -64,6 +65,35 @@ def _mark(axis: Any, interval: Interval, height: float, k: int, label: str | Non
     axis.plot([interval.low, interval.high], [height, height], color=f"C{k % 10}", linewidth=1.5)
     shape = "oDsv"[k // 10 % 4]
     axis.plot(interval.value, height, shape, color=f"C{k % 10}", markersize=3.5, label=label)
+
+
+def quality_panels(grid: PairedResults, domains: Sequence[str], path: Path) -> Path:
+    """One panel per domain: Δ to the baseline of every method against the baseline's return, per model."""
+    plt = _plot()
+    methods = [name for name in grid.methods if name != grid.baseline]
+    with plt.rc_context({"font.size": 9, "axes.titlesize": 10}):
+        figure, axes = plt.subplots(1, len(domains), figsize=(1 + 3.6 * len(domains), 3.4), squeeze=False)
+        for axis, domain in zip(axes[0], domains, strict=True):
+            axis.axhline(0.0, color=GREY, linewidth=0.8)
+            for k, method in enumerate(methods):
+                if method not in grid.domains[domain].values:
+                    continue
+                points = gains(grid, domain, method)
+                quality = [point.quality for point in points]
+                middle = [point.gain.value for point in points]
+                below = [point.gain.value - point.gain.low for point in points]
+                above = [point.gain.high - point.gain.value for point in points]
+                axis.errorbar(
+                    quality, middle, (below, above), fmt="o-", color=f"C{k}", markersize=3.5, label=method
+                )
+            axis.set_title(f"{domain} ({grid.domains[domain].runs} models)", color=INK)
+            axis.set_xlabel(f"mean return of {grid.baseline}")
+            axis.set_ylabel(f"return − return of {grid.baseline}")
+            axis.spines[["top", "right"]].set_visible(False)
+        handles, labels = axes[0][0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="lower center", ncol=min(len(labels), 6) or 1, frameon=False)
+        figure.tight_layout(rect=(0, 0.08, 1, 1))
+        return _save(plt, figure, path)
 
 
 def ablation_curves(curves: Mapping[str, Sequence[Curve]], path: Path) -> Path:

@@ -14,8 +14,9 @@ from zol.adapt import estimator_of
 from zol.bench.ablation import curves, gather_sweeps, sweep_section
 from zol.bench.calibration import ESTIMATOR, calibration, calibration_table
 from zol.bench.conditions import split_kind
-from zol.bench.figures import ablation_curves, improvement_panels
-from zol.bench.results import gather, provenance_facts
+from zol.bench.figures import ablation_curves, improvement_panels, quality_panels
+from zol.bench.quality import quality_table, with_many_models
+from zol.bench.results import PairedResults, gather, provenance_facts
 from zol.bench.sections import ReportSection, benchmark_section, file_name
 from zol.bench.store import KEY, Result, Store, canonical
 from zol.common.errors import DataError
@@ -83,7 +84,8 @@ def _section(store: Store, benchmark: str, out: Path) -> ReportSection:
             return benchmark_section(grid, ())
         picture = improvement_panels(grid, out / f"{slug}-improvement.png")
         caption = f"Difference to {grid.baseline} per task, with paired 95 % intervals"
-        return benchmark_section(grid, ((picture, caption),))
+        section = benchmark_section(grid, ((picture, caption),))
+        return _with_quality(section, grid, out / f"{slug}-quality.png")
     notes: list[str] = []
     sweeps = gather_sweeps(store.results(benchmark=benchmark), notes)
     if not sweeps:
@@ -92,6 +94,20 @@ def _section(store: Store, benchmark: str, out: Path) -> ReportSection:
     picture = ablation_curves(curves(sweeps), out / f"{slug}-ablation.png")
     caption = "Each setting's effect, averaged over all others, with paired 95 % intervals"
     return replace(section, figures=((picture, caption),))
+
+
+def _with_quality(section: ReportSection, grid: PairedResults, picture: Path) -> ReportSection:
+    """The section, and gains against the quality of models where a domain has enough of them."""
+    domains = with_many_models(grid)
+    if not domains:
+        return section
+    caption = "Gain against what the model earns by itself, weaker and stronger half of the models"
+    table = (f"{file_name(grid.benchmark)}-quality", caption, quality_table(grid, domains))
+    figure = (
+        quality_panels(grid, domains, picture),
+        f"Gain of every method against {grid.baseline}'s return",
+    )
+    return replace(section, tables=(*section.tables, table), figures=(*section.figures, figure))
 
 
 def _calibration_section(rows: Sequence[Result]) -> ReportSection:

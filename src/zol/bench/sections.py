@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from zol.adapt import METHODS, method_summary
+from zol.adapt.paper_settings import RETURNS
 from zol.bench.benchmark import score_of
 from zol.bench.results import PairedResults, corrections, method_of
 from zol.report import Cells, Interval, bootstrap_all, number
@@ -151,20 +152,44 @@ def _remarks(grid: PairedResults, method: str) -> str:
 
 
 def task_table(grid: PairedResults) -> Cells:
-    """One row per task, one column per method, plain means; then the averages."""
+    """One row per task, one column per method, plain means; then the averages. The paper's own beside them."""
     methods = grid.methods
+    published = has_published_returns(grid)
     rows = []
     for domain, scores in grid.domains.items():
         for t, task in enumerate(scores.tasks):
             means = [number(scores.values[m][:, t].mean()) if m in scores.values else "" for m in methods]
-            rows.append([f"{domain} {task}", *means])
+            theirs = [number(value) for value in RETURNS.get((domain, task), ())] or ["", ""]
+            rows.append([f"{domain} {task}", *means, *(theirs if published else ())])
     averages = [
         number(float(average([scores.values[m] for scores in grid.domains.values()])))
         if grid.everywhere(m)
         else ""
         for m in methods
     ]
-    return ["task", *methods], [*rows, ["average over domains", *averages]]
+    if published:
+        every = [[RETURNS[d, task] for task in scores.tasks] for d, scores in grid.domains.items()]
+        averages += [number(float(np.mean([np.mean(own, axis=0)[k] for own in every]))) for k in (0, 1)]
+    header = ["task", *methods, *(PUBLISHED if published else ())]
+    return header, [*rows, ["average over domains", *averages]]
+
+
+PUBLISHED = ("paper: FB", "paper: ZOL")
+OTHERWISE = (
+    "The columns 'paper' are what the paper's table has for FB and ZOL: other models (published ExORL data of "
+    "RND, networks and trainings many times as large), 100 episodes, settings of ZOL chosen per task."
+)
+
+
+def has_published_returns(grid: PairedResults) -> bool:
+    """Whether the paper has a return for every task of the grid."""
+    tasks = [(domain, task) for domain, scores in grid.domains.items() for task in scores.tasks]
+    return score_of(grid.benchmark) == "return" and all(task in RETURNS for task in tasks)
+
+
+def seeds_of(grid: PairedResults, domain: str) -> set[int]:
+    """Pretraining seeds of a domain's models."""
+    return {row.key.pretraining_seed for row in grid.cells[domain, grid.baseline]}
 
 
 def seed_table(grid: PairedResults) -> Cells:
@@ -186,9 +211,16 @@ def coverage(grid: PairedResults) -> str:
         parts.append(f"{domain} {runs} × {tasks} × {episodes}")
     single = [domain for domain, scores in grid.domains.items() if scores.runs == 1]
     text = (
-        f"Pretraining seeds × tasks × paired episodes: {'; '.join(parts)}. Intervals are paired bootstraps "
-        "that resample seeds and, within seed and task, episodes; tasks are fixed. "
+        f"Models × tasks × paired episodes: {'; '.join(parts)}. Intervals are paired bootstraps "
+        "that resample models and, within model and task, episodes; tasks are fixed. "
     )
+    if alike := [
+        domain for domain in grid.domains if len(seeds_of(grid, domain)) < grid.domains[domain].runs
+    ]:
+        text += (
+            f"Several models have the same pretraining seed ({', '.join(alike)}): checkpoints of one run are "
+            "no independent samples. "
+        )
     if single:
         text += (
             f"With one seed ({', '.join(single)}) they cover start states only, not the variation between "
@@ -217,6 +249,7 @@ def benchmark_section(grid: PairedResults, figures: tuple[tuple[Path, str], ...]
     left_out = "".join(f"\n- {note}" for note in grid.notes)
     shown = [row for rows in grid.cells.values() for row in rows]
     text = coverage(grid) + "".join(f"\n\n{note}" for note in corrections(shown))
+    text += f"\n\n{OTHERWISE}" if has_published_returns(grid) else ""
     text += "\n\n" + methods + (f"\n\nLeft out:{left_out}" if left_out else "")
     header, rows = next(cells for name, _, cells in tables if name != f"{slug}-tasks")
     kept = [0, header.index("mean [95 %]"), header.index(f"Δ {grid.baseline} [95 %]")]
