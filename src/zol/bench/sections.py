@@ -152,7 +152,7 @@ def _remarks(grid: PairedResults, method: str) -> str:
 
 
 def task_table(grid: PairedResults) -> Cells:
-    """One row per task, one column per method, plain means; then the averages. The paper's own beside them."""
+    """One row per task, one column per method, plain means; then the averages, beside the paper's own."""
     methods = grid.methods
     published = has_published_returns(grid)
     rows = []
@@ -176,8 +176,8 @@ def task_table(grid: PairedResults) -> Cells:
 
 PUBLISHED = ("paper: FB", "paper: ZOL")
 OTHERWISE = (
-    "The columns 'paper' are what the paper's table has for FB and ZOL: other models (published ExORL data of "
-    "RND, networks and trainings many times as large), 100 episodes, settings of ZOL chosen per task."
+    "The columns 'paper' are what the paper's table has for FB and ZOL: other models (published ExORL data "
+    "of RND, networks and trainings many times as large), 100 episodes, settings of ZOL chosen per task."
 )
 
 
