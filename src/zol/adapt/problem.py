@@ -44,6 +44,7 @@ class Problem:
     seed: int = 0
     prompt: RewardPrompt = "correlation"  # how this kind of model is prompted
     episode_length: int | None = None  # of its world, where that is known
+    dataset: str = ""  # what the model was trained on, where a world has several named sets
     trained: Latents | None = None  # latents as it met them in training, where that is known
     progress: Progress | None = None  # where a method that takes longer shows how far it is
 

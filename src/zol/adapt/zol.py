@@ -18,7 +18,7 @@ Defaults are the paper's. Its authors' code differs in places; those variants ar
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from rich.progress import Progress
@@ -222,19 +222,17 @@ def search(problem: Problem, config: ZOLConfig) -> Adapted:
 
 
 def search_as_in_paper(problem: Problem, settings: NoSettings) -> Adapted:
-    """ZOL with the paper's own settings of each domain and task."""
+    """ZOL with the paper's own settings of each task, and at most as many start states as it takes."""
     evidence, start = problem.evidence, problem.start
-    configs = {name: best_on_test_returns(problem.domain, name) for name in evidence.tasks}
-    found = [
-        zol_search(
-            problem.model,
-            evidence.only(name),
-            start[t : t + 1],
-            configs[name],
-            progress=problem.progress,
+    where = problem.dataset or problem.domain
+    configs, found = {}, []
+    for t, name in enumerate(evidence.tasks):
+        configs[name], count = best_on_test_returns(where, name)
+        own = evidence.only(name)
+        own = replace(own, starts=own.starts[:count])
+        found.append(
+            zol_search(problem.model, own, start[t : t + 1], configs[name], progress=problem.progress)
         )
-        for t, name in enumerate(evidence.tasks)
-    ]
     return Adapted(
         z=torch.cat([one.z for one in found], dim=1),
         start=torch.cat([one.start for one in found]),

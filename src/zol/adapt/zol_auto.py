@@ -1,6 +1,6 @@
 """ZOL whose settings are chosen offline, per task, by rehearsing what each of them finds.
 
-The density ratio cannot choose (it misjudges latents that are near each other, docs/what-we-found.md), and
+The density ratio cannot choose (it misjudges latents that are near each other, docs/offline-models.md), and
 test returns must not. So every setting's latent, and the prompt itself, is played in the learned world, and
 the best of them by mean reward is taken.
 """

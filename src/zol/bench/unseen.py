@@ -1,7 +1,7 @@
 """``zol bench unseen``: tasks of the benchmark's worlds on which no rule or setting of a method was chosen.
 
 The 16 tasks of the paper have been looked at many times: rules and settings of our own method were changed
-after losses on them (docs/what-we-found.md). No method had been tested on these when all of that was fixed.
+after losses on them (docs/offline-models.md). No method had been tested on these when all of that was fixed.
 They stay a fair test for as long as nobody changes anything because of them. Pretraining is another matter:
 walker's flip was among the five tasks whose mean return chose the settings of the cpu preset.
 """

@@ -191,6 +191,7 @@ class OpenedModel:
             seed=seed,
             prompt=self.checkpoint.default_prompt,
             episode_length=None if self.world is None else self.world.episode_length,
+            dataset=str(self.facts.get("dataset", "")),
             trained=self._trained_latents if isinstance(self.model, Network) else None,
             progress=progress,
         )
