@@ -53,6 +53,10 @@ METHODS: Registry[Method[Any]] = Registry(
             "zol.adapt.subgoals:SUBGOALS",
             "ours: goals through a chain of data states that the model can reach",
         ),
+        "waypoints": Entry(
+            "zol.adapt.waypoints:WAYPOINTS",
+            "ours: goals along ways through places of the data, by latents of directions",
+        ),
         "zol": Entry("zol.adapt.zol:ZOL", "the paper's search, one setting for all tasks"),
         "zol-paper": Entry(
             "zol.adapt.zol:ZOL_PAPER",
