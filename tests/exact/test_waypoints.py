@@ -7,7 +7,7 @@ import torch
 
 from zol.adapt import solve
 from zol.adapt.problem import Problem
-from zol.adapt.waypoints import heading_latents, spread
+from zol.adapt.ways import heading_latents, spread
 from zol.common.errors import DataError
 from zol.evidence import Evidence
 from zol.fields import Field, Layout, States

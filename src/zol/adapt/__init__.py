@@ -57,6 +57,10 @@ METHODS: Registry[Method[Any]] = Registry(
             "zol.adapt.waypoints:WAYPOINTS",
             "ours: goals along ways through places of the data, by latents of directions",
         ),
+        "switches": Entry(
+            "zol.adapt.switches:SWITCHES",
+            "ours: facts such as colours of buttons, brought into the goal's order one by one",
+        ),
         "zol": Entry("zol.adapt.zol:ZOL", "the paper's search, one setting for all tasks"),
         "zol-paper": Entry(
             "zol.adapt.zol:ZOL_PAPER",
