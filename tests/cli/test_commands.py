@@ -183,7 +183,8 @@ def test_tuning_takes_the_data_that_are_brought(trained: Path, zol_command: Comm
 
 
 @pytest.mark.parametrize(
-    "method", ["tune", "supported", "guided", "weighted-bc", "subgoals", "gpi", "towards"]
+    "method",
+    ["tune", "supported", "guided", "weighted-bc", "subgoals", "waypoints", "switches", "gpi", "towards"],
 )
 @pytest.mark.parametrize("option", ["--out", "--sampled"])
 def test_what_is_more_than_a_latent_is_refused_before_any_search(

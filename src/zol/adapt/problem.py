@@ -130,6 +130,7 @@ class Method(Generic[Settings]):
     settings: Settings = field(default_factory=NoSettings)  # type: ignore[assignment]
     uses: Uses = "offline"
     needs_learned_world: bool = False
+    suits: Callable[[Layout], bool] | None = None  # observations that it can work with; None: all
     single_latent: bool = True
     revision: int = 1
     correction: str = ""

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from zol.adapt.directions import goals_of
 from zol.adapt.problem import Behaviour, Method, Problem
-from zol.adapt.ways import MapConfig, Steering, Ways, place_of, steering, ways_to
+from zol.adapt.ways import MapConfig, Steering, Ways, has_a_place, place_of, steering, ways_to
 from zol.adapt.zol import score
 from zol.common.errors import DataError, unknown_name
 from zol.fields import Layout, States
@@ -149,4 +149,9 @@ def numbered(facts: Tensor) -> Tensor:
     return (facts.long() << torch.arange(facts.shape[-1])).sum(-1)
 
 
-SWITCHES = Method(by_switches, SwitchConfig(), single_latent=False)
+def has_buttons(layout: Layout) -> bool:
+    """Whether observations name a place and the facts that the default settings are about."""
+    return has_a_place(layout) and SwitchConfig().facts in layout.names
+
+
+SWITCHES = Method(by_switches, SwitchConfig(), suits=has_buttons, single_latent=False)

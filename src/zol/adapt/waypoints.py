@@ -11,7 +11,7 @@ from torch import Tensor
 
 from zol.adapt.directions import goals_of
 from zol.adapt.problem import Behaviour, Method, Problem
-from zol.adapt.ways import MapConfig, Steering, Ways, steering, ways_to
+from zol.adapt.ways import MapConfig, Steering, Ways, has_a_place, steering, ways_to
 from zol.adapt.zol import score
 from zol.models.base import Model
 
@@ -45,4 +45,4 @@ def through_waypoints(problem: Problem, settings: MapConfig) -> Behaviour:
     return Behaviour(replace(found, configs=(settings.model_dump(),), diagnostics=told), policy)
 
 
-WAYPOINTS = Method(through_waypoints, MapConfig(), single_latent=False)
+WAYPOINTS = Method(through_waypoints, MapConfig(), suits=has_a_place, single_latent=False)

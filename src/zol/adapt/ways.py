@@ -133,6 +133,11 @@ def ways_to(targets: Sequence[Tensor], problem: Problem, settings: MapConfig) ->
     return Ways(layout, place, torch.stack(states), torch.stack(following), torch.stack(left))
 
 
+def has_a_place(layout: Layout) -> bool:
+    """Whether observations say by name where the body is."""
+    return any(name in layout.names for name in PLACES)
+
+
 def place_of(layout: Layout, settings: MapConfig) -> str:
     """The field that says where the body is."""
     place = settings.place or next((name for name in PLACES if name in layout.names), PLACES[0])

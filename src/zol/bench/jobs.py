@@ -10,11 +10,13 @@ gives the same returns, bit for bit, whatever ran beside it.
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from zol.adapt import find_method, solve
+from zol.adapt.problem import Method
 from zol.bench.benchmark import score_of
 from zol.bench.conditions import BenchedModel, Conditions, open_model
 from zol.bench.store import Key, Result, Store, canonical, now, stamp
@@ -113,13 +115,20 @@ AnyJob = MethodJob | LatentJob
 def plan(
     models: Sequence[BenchedModel], methods: Sequence[str], conditions: Conditions, command: str | None = None
 ) -> list[MethodJob]:
-    """One job per model and method, done or not; without a learned world, a model skips what needs one."""
+    """One job per model and method, done or not; a model skips what its observations do not suit, and
+    without a learned world what needs one."""
     return [
         MethodJob(benched.path, method, conditions, method_keys(benched, method, conditions), command)
         for benched in models
         for method in methods
-        if benched.dynamics is not None or not find_method(method).needs_learned_world
+        if _can_be_run(find_method(method), benched)
     ]
+
+
+def _can_be_run(method: Method[Any], benched: BenchedModel) -> bool:
+    """Whether a model has what a method needs."""
+    suited = method.suits is None or method.suits(benched.without_world.layout)
+    return suited and (benched.dynamics is not None or not method.needs_learned_world)
 
 
 def method_keys(benched: BenchedModel, method: str, conditions: Conditions) -> tuple[Key, ...]:

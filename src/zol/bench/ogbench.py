@@ -24,7 +24,10 @@ DATASETS = (
 )
 TASKS = {dataset: tuple(f"task{number}_shifted" for number in range(1, 6)) for dataset in DATASETS}
 # The paper's rows (ReLA, LoLA, FB, ZOL), goals as prompts, controls, and ours.
-METHODS = ("fb", "goal", "ridge", "zol", "zol-paper", "perturb", "subgoals", "rehearse", "lola", "rela")
+METHODS = (
+    *("fb", "goal", "ridge", "zol", "zol-paper", "perturb"),
+    *("subgoals", "waypoints", "switches", "rehearse", "lola", "rela"),
+)
 
 
 def ogbench(
