@@ -20,6 +20,7 @@ LAYOUT = Layout(5, (Field("place", 0, 2, "m"), Field("lamps", 2, 3)))
 AT = torch.tensor([[0.2, 0.2], [1.0, 1.0], [1.8, 0.2]])  # where the three switches are
 DOES = torch.tensor([[1, 1, 0], [0, 1, 0], [0, 1, 1]]).bool()  # which lamps they change
 STEP, NEAR = 0.1, 0.12
+START = torch.tensor([[1.0, 1.9, 0.0, 0.0, 0.0]])  # no switch is in the way of another one from here
 
 
 def moved(obs: Tensor, action: Tensor) -> Tensor:
@@ -62,8 +63,7 @@ def problem(goal: tuple[int, int, int]) -> Problem:
     after = moved(before, torch.stack([turn.cos(), turn.sin()], dim=-1))
     wanted = torch.tensor([0.0, 0.0, *goal])
     task = Task("lamps", lambda s: -(s["lamps"] - wanted[2:]).abs().sum(-1), goal=wanted)
-    start = torch.tensor([[0.5, 1.5, 0.0, 0.0, 0.0]])
-    evidence = replace(Evidence.label(States(after, LAYOUT), task, start), before=before)
+    evidence = replace(Evidence.label(States(after, LAYOUT), task, START), before=before)
     return Problem(Walker(), evidence, "", {"lamps": task}, LAYOUT)
 
 
@@ -107,7 +107,7 @@ def test_every_goal_is_reached(goal: tuple[int, int, int]) -> None:
     behaviour = solve('switches facts="lamps" landmarks=600', problem(goal))
     assert behaviour.policy is not None
     assert float(behaviour.found.diagnostics["switches"]) == 3
-    obs = torch.tensor([[0.5, 1.5, 0.0, 0.0, 0.0]])
+    obs = START
     for _ in range(150):
         obs = moved(obs, behaviour.policy(obs.unsqueeze(0))[0])
         if obs[0, 2:].tolist() == list(goal):

@@ -10,7 +10,8 @@ quantity c, the facts (columns of 0 and 1), the sampled transitions show what sw
 A switch is taken to change the same facts wherever they stand. The least number of uses n(c) from any c to
 the goal's facts then is a breadth-first search over 2^F nodes, done once, and acting needs no memory: of the
 switches with n(c XOR e) = n(c) − 1 the policy heads for the one to which the way through places of the data
-is shortest (zol.adapt.ways). Where all is in order, it heads for the one whose use does least harm.
+is shortest (zol.adapt.ways). A way may lead over another switch and use it, which changes the plan. Where all
+is in order, it heads for the one whose use does least harm.
 """
 
 from dataclasses import dataclass, replace

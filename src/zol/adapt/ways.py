@@ -1,11 +1,12 @@
 r"""Ways through places of the data: a map that sampled states make, and latents that lead along it.
 
-Of a named quantity x, the place, K sampled states are landmarks; targets join them. Two places that are at
-most ``reach`` apart (in typical distances between neighbours) are joined by an edge, as long as the straight
-line, and longer in proportion where the data are sparse. Walls are where no data are, so that ways through
-the graph lead around them, and not along them, as long as walls are thicker than an edge. The waypoint w of a
-landmark is the farthest one that is a single edge away on its shortest way to the target. A state takes the
-waypoint of the landmark nearest to it, so that acting needs no memory.
+Of a named quantity x, the place, K sampled states are landmarks, spread out so that each is the farthest from
+those before it; targets join them. Two places that are at most ``reach`` apart (in typical distances between
+neighbours) are joined by an edge, as long as the straight line, and longer where the data are sparse. Walls
+are where no data are, so that ways through the graph lead around them, and not along them, as long as walls
+are thicker than an edge. The waypoint w of a landmark is the farthest one that is a single edge away on its
+shortest way to the target. A state takes the waypoint of the landmark nearest to it, so that acting needs no
+memory.
 
 Which latent leads from a state s to w depends on what the model knows. Where a second quantity v says how the
 place changes, rewards uᵀv are prompted as ever, for headings u evenly spread over the circle; where there is
@@ -46,7 +47,7 @@ class MapConfig(Config):
     told; none: directions of the features"""
     landmarks: int = Field(default=1024, ge=1)
     """K: sampled states on the map"""
-    reach: float = Field(default=6.0, gt=0)
+    reach: float = Field(default=3.0, gt=0)
     """length of the longest edge, in typical distances of a landmark from its nearest neighbour"""
     headings: int = Field(default=32, ge=4)
     """directions that latents are prompted for"""
@@ -118,15 +119,15 @@ class Ways:
 def ways_to(targets: Sequence[Tensor], problem: Problem, settings: MapConfig) -> Ways:
     """Ways to states ``[D]``, through landmarks drawn from the evidence."""
     layout, obs, place = problem.layout, problem.evidence.obs, place_of(problem.layout, settings)
-    order = torch.randperm(len(obs), generator=problem.generator("landmarks"))
-    chosen = obs[order[: settings.landmarks]]
+    places = States(obs, layout)[place]
+    chosen = obs[spread_out(places, settings.landmarks)]
     sampled = States(chosen, layout)[place]
     apart = torch.cdist(sampled, sampled).fill_diagonal_(torch.inf).amin(-1)
     limit = settings.reach * float(apart.median())
     states, following, left = [], [], []
     for target in targets:
         every = torch.cat([chosen, target.unsqueeze(0)])
-        after, remaining = next_subgoals(edges(States(every, layout)[place], limit), math.inf)
+        after, remaining = next_subgoals(edges(States(every, layout)[place], places, limit), math.inf)
         states.append(every)
         following.append(after)
         left.append(remaining)
@@ -145,13 +146,22 @@ def place_of(layout: Layout, settings: MapConfig) -> str:
     return place
 
 
-def edges(places: Tensor, limit: float) -> Tensor:
-    """Lengths of edges ``[K, K]``, infinite where there is none.
+def spread_out(places: Tensor, count: int) -> Tensor:
+    """Numbers of up to ``count`` places ``[N, 2 or more]``, each the one farthest from those before it."""
+    chosen, near = [0], (places - places[0]).square().sum(-1)
+    while len(chosen) < count and float(near.max()) > 0:
+        chosen.append(int(near.argmax()))
+        near = torch.minimum(near, (places - places[chosen[-1]]).square().sum(-1))
+    return torch.tensor(chosen)
 
-    ‖x_i − x_j‖ · ½ (ρ̄/ρ_i + ρ̄/ρ_j), with ρ the number of landmarks within half the limit.
+
+def edges(landmarks: Tensor, places: Tensor, limit: float) -> Tensor:
+    """Lengths of edges between landmarks ``[K, K]``, infinite where there is none.
+
+    ‖x_i − x_j‖ · ½ (ρ̄/ρ_i + ρ̄/ρ_j), with ρ one more than the number of sampled places within half the limit.
     """
-    apart = torch.cdist(places, places).double()
-    crowd = (apart <= limit / 2).sum(-1).double()  # ρ, at least 1: itself
+    apart = torch.cdist(landmarks, landmarks).double()
+    crowd = 1.0 + (torch.cdist(landmarks, places) <= limit / 2).sum(-1).double()
     sparse = crowd.median() / crowd
     return torch.where(apart <= limit, apart * (sparse.unsqueeze(1) + sparse) / 2, torch.inf)
 
