@@ -35,3 +35,6 @@ def test_from_a_recipe_to_the_table(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert {row.key.task for row in rows} == {f"task{number}_shifted" for number in range(1, 6)}
     assert {row.key.method for row in rows} == {"fb", "goal"}
     assert all(set(row.returns.tolist()) <= {0.0, 1.0} for row in rows)
+    main(["bench", "ogbench", model, "--methods", "waypoints", "switches", "--store", store, *test])
+    assert "0 of 1 jobs are done already" in capsys.readouterr().out  # there are no buttons to press
+    assert {row.key.method for row in Store(Path(store)).results()} == {"fb", "goal", "waypoints"}
