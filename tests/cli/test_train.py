@@ -150,7 +150,11 @@ def test_published_presets_are_those_of_the_paper() -> None:
     tables = presets.read(MODELS["fb"].presets)
     control = {"walker", "cheetah", "quadruped", "point_mass_maze"}
     ogbench = {"antmaze-medium", "antmaze-large", "cube-single", "cube-double", "puzzle-3x3"}
-    assert set(tables["paper"]["worlds"]) == control | ogbench
+    for name in ("fb", "hilp", "td_jepa"):
+        worlds = presets.read(MODELS[name].presets)["paper"]["worlds"]
+        assert set(worlds) == control | ogbench, name
+        assert {worlds[world]["actor"] for world in ogbench} == {"flow"}, name
+        assert [worlds[world]["bc"] for world in sorted(ogbench)] == [0.3, 0.3, 3.0, 3.0, 3.0], name
     assert presets.choose(tables, "auto", "walker", gpu=True) == "paper"
     assert presets.choose(tables, "auto", "walker", gpu=False) == "cpu"
     assert presets.choose(tables, "auto", "donut", gpu=True) == "cpu"
