@@ -188,8 +188,9 @@ def test_a_skill_is_what_the_registry_finds(agent: Agent) -> None:
         assert {skill.latent.method for skill in skills} == {method}
 
 
-def test_auto_is_rehearsal_where_there_is_a_learned_world(agent: Agent, folder: Path) -> None:
-    assert agent.method() == "rehearse"
+def test_auto_is_what_fits_the_checkpoint(agent: Agent, folder: Path) -> None:
+    assert agent.method() == "rehearse"  # episodes of the donut are no longer than it looks ahead
+    assert load("point_mass_maze").method() == "episodes"  # these are
     assert load(folder / "nameless").method() == "fb"
     assert load("walker").method() == "episodes"  # it practised
     assert agent.adapt("square", horizon=2, rounds=0).latent.method == "rehearse"

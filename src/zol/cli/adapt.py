@@ -157,8 +157,8 @@ def adapt_command(words: Sequence[str]) -> Callable[..., None]:
         model: checkpoint folder, a name of the zoo (zol zoo list), or hf://org/name
         task: tasks of the checkpoint's world; all of them if nothing is named
         reward: your own, typed as an expression (or NAME = EXPRESSION), or FILE.py:NAME, which is run
-        method: auto is plain without a learned world; with one, episodes for models that practised, and
-            rehearse for others. {listed}
+        method: auto is plain without a learned world; with one, episodes for models that practised and where
+            an episode is longer than rehearse looks ahead, and rehearse for others. {listed}
         settings: of the method
         start_states: start states that the ratio averages over
         episodes: test episodes per task; 0 tests nothing

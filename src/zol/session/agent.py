@@ -76,17 +76,22 @@ class Agent(OpenedModel):
     def method(self, name: str = AUTO) -> str:
         """The method's name; ``auto`` is what fits the checkpoint.
 
-        Without a learned world that is the model's own prompt. With one, latents are played in it: by
-        rehearsal for models of given data, and through whole episodes for models that practised, whose
-        learned world knows where their own policies go (docs/episodes.md).
+        Without a learned world that is the model's own prompt. With one, latents are played in it: through
+        whole episodes where the model practised, or where an episode is longer than what rehearsal looks
+        ahead, so that it could give up later rewards for nearer ones (docs/episodes.md); else by rehearsal.
         """
         if name == AUTO:
-            searched = "episodes" if "practice" in self.facts else "rehearse"
-            name = PLAIN if self.dynamics is None else searched
+            name = PLAIN if self.dynamics is None else self._searched()
         if name == PLAIN:
             return prompt_name(self.checkpoint.default_prompt)
         find_method(name)
         return name
+
+    def _searched(self) -> str:
+        """The method that plays latents in the learned world."""
+        length = 0 if self.world is None else self.world.episode_length
+        ahead: int = find_method("rehearse").settings.horizon
+        return "episodes" if "practice" in self.facts or length > ahead else "rehearse"
 
     @overload
     def adapt(self, wishes: Wish, method: str = AUTO, **settings: Any) -> Skill: ...
