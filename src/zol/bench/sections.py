@@ -1,5 +1,6 @@
 """The tables of a benchmark report, as cells that any renderer can print."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,7 +40,9 @@ def file_name(benchmark: str) -> str:
 
 
 def signed(interval: Interval, unit: str = "") -> str:
-    """A difference with its interval, always with a sign."""
+    """A difference with its interval, always with a sign; nothing where it is not defined, as a share of 0."""
+    if not all(math.isfinite(x) for x in (interval.value, interval.low, interval.high)):
+        return ""
     small = abs(interval.value) < 10 and not unit
     value, low, high = (
         f"{x:+.3f}" if small else f"{x:+.1f}" for x in (interval.value, interval.low, interval.high)
