@@ -40,7 +40,7 @@ def file_name(benchmark: str) -> str:
 
 
 def signed(interval: Interval, unit: str = "") -> str:
-    """A difference with its interval, always with a sign; nothing where it is not defined, as a share of 0."""
+    """A difference with its interval, always with a sign; nothing where it is not defined (a share of 0)."""
     if not all(math.isfinite(x) for x in (interval.value, interval.low, interval.high)):
         return ""
     small = abs(interval.value) < 10 and not unit
