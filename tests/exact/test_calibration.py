@@ -42,6 +42,8 @@ def test_bounds_and_what_those_of_other_worlds_hold() -> None:
     assert found["mean_abs_error"] == {"walker": pytest.approx((0.1 + 0.3) / 2), "maze": pytest.approx(0.125)}
     # the maze's bounds, ±0.2, hold both of a's errors and not b's; walker's, ±0.3, hold the maze's
     assert found["held_out"] == {"walker": 0.5, "maze": 1.0}
+    # walker's models, each within the bounds of the other one: a within ±0.3, b not within ±0.1
+    assert found["worlds"] == {"walker": {"low": -0.3, "high": 0.3, "held": 0.5}}
     header, lines = calibration_table(ROWS)
     assert header[0] == "world"
     assert [line[:3] for line in lines] == [["walker", "3", "0.200"], ["maze", "2", "0.125"]]
@@ -70,3 +72,13 @@ def test_what_was_measured_is_quoted_and_bounds_that_do_not_hold_are_not(
     found = accuracy.likely("episodes", *ends)
     assert found is not None
     assert found.flatten().tolist() == pytest.approx([0.2, 0.8])
+    # a world's own bounds go before those of all worlds, and are not shown either where they did not hold
+    assert accuracy.likely("episodes", *ends, "walker") is None
+    assert "made from other models of walker held 50%" in str(accuracy.bounds("episodes", "walker"))
+    own = {"walker": {"low": -0.1, "high": 0.1, "held": 0.9}}
+    third = tmp_path / "own.json"
+    third.write_text(json.dumps({"episodes": well["episodes"] | {"worlds": own}}))
+    monkeypatch.setattr(accuracy, "EPISODES", third)
+    found = accuracy.likely("episodes", *ends, "walker")
+    assert found is not None
+    assert found.flatten().tolist() == pytest.approx([0.4, 0.6])

@@ -3,8 +3,9 @@
 ``zol adapt`` prints the estimate of the method ``episodes`` as the mean reward per step of an episode, with
 an interval, which comes from here: ``zol report`` writes ``calibration.json`` from the cells of that method,
 and ``zol/value/episodes.json`` is such a file. Errors count with both signs, so that the interval is
-symmetric: which way imagination errs differs from world to world. Tasks on which the learned world is not
-believed have no estimate and do not count.
+symmetric: which way imagination errs differs from world to world. So does how far, which is why every world
+has bounds of its own, tried on each of its models by those of the others. Tasks on which the learned world is
+not believed have no estimate and do not count.
 """
 
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from zol.bench.ratios_intervals import Errors, summary
+from zol.bench.ratios_intervals import Errors, bounds, held_out_models, summary
 from zol.bench.store import Result
 from zol.report import Cells
 
@@ -42,7 +43,15 @@ def episode_errors(rows: Sequence[Result]) -> Errors:
 def calibration(rows: Sequence[Result]) -> dict[str, Any]:
     """What ``zol/value/episodes.json`` holds; nothing where there are no estimates."""
     errors = episode_errors(rows)
-    return {ESTIMATOR: summary(errors)} if errors else {}
+    if not errors:
+        return {}
+    worlds = {}
+    for world, models in errors.items():
+        low, high = bounds({world: models})
+        share = held_out_models(models)
+        if share is not None:
+            worlds[world] = {"low": round(low, 4), "high": round(high, 4), "held": round(share, 4)}
+    return {ESTIMATOR: summary(errors) | {"worlds": worlds}}
 
 
 def calibration_table(rows: Sequence[Result]) -> Cells:
@@ -51,7 +60,10 @@ def calibration_table(rows: Sequence[Result]) -> Cells:
     lines = []
     for world, size in found["mean_abs_error"].items():
         own = [off for row, off in judged(rows) if row.key.domain == world]
-        held = f"{found['held_out'][world]:.0%}" if world in found["held_out"] else ""
-        lines.append([world, str(len(own)), f"{size:.3f}", f"{np.mean(own):+.3f}", held])
-    header = ["world", "estimates", "mean absolute error", "true − estimated", "held by others' interval"]
+        elsewhere = f"{found['held_out'][world]:.0%}" if world in found["held_out"] else ""
+        here = found["worlds"].get(world)
+        interval = ["", ""] if here is None else [f"±{here['high']:.2f}", f"{here['held']:.0%}"]
+        lines.append([world, str(len(own)), f"{size:.3f}", f"{np.mean(own):+.3f}", *interval, elsewhere])
+    header = ["world", "estimates", "mean absolute error", "true − estimated"]
+    header += ["95 % within", "of a model left out", "of a world left out"]
     return header, lines

@@ -114,8 +114,8 @@ def _calibration_section(rows: Sequence[Result]) -> ReportSection:
     found = calibration(rows)[ESTIMATOR]
     text = (
         "What the method episodes promised against what it earned, in reward per step (rewards from 0 to 1). "
-        f"Of all errors {found['level']:.0%} lie between {found['low']:+.3f} and {found['high']:+.3f}; the "
-        "last column says how many do of each world's where the bounds come from the other worlds alone."
+        f"Within the bounds of a world lie {found['level']:.0%} of its errors. The last columns say how many "
+        "did where the bounds came from the other models of that world, or from the other worlds alone."
     )
     table = ("calibration", "Estimates of whole imagined episodes", calibration_table(rows))
     return ReportSection("Calibration of estimates by whole episodes", text, tables=(table,))

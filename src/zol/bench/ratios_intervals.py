@@ -65,6 +65,17 @@ def held_out(errors: Errors, level: float = LEVEL) -> dict[str, float]:
     return found
 
 
+def held_out_models(models: Sequence[NDArray[np.float64]], level: float = LEVEL) -> float | None:
+    """The mean share of a model's δ within bounds that the other models of its world gave; None for one."""
+    if len(models) < 2:
+        return None
+    shares = []
+    for k, own in enumerate(models):
+        low, high = bounds({"": [other for j, other in enumerate(models) if j != k]}, level)
+        shares.append(np.mean((own >= low) & (own <= high)))
+    return float(np.mean(shares))
+
+
 def calibration(lines: Sequence[Judgement], level: float = LEVEL) -> dict[str, dict[str, Any]]:
     """By estimator: bounds of δ, what they held in worlds that were left out, and the mean size of δ."""
     return {name: summary(errors, level) for name, errors in errors_near(lines).items()}

@@ -222,7 +222,7 @@ def _estimates(found: Adapted, domain: str) -> list[str]:
     if estimator_of(found.method) != EPISODES:
         return own
     rewards = found.evidence.rewards.double()
-    ends = likely(EPISODES, found.estimate[0].double(), rewards.amin(-1), rewards.amax(-1))
+    ends = likely(EPISODES, found.estimate[0].double(), rewards.amin(-1), rewards.amax(-1), domain)
     if ends is not None and domain:
         both = zip(own, ends.T.tolist(), strict=True)
         own = [f"{text} [{low:.2f}, {high:.2f}]" for text, (low, high) in both]
@@ -244,8 +244,9 @@ def _legend(
     if estimator_of(found.method) == EPISODES:
         steps = int(found.diagnostics["horizon"][0, 0])
         lines = [f"estimate: mean reward per step of imagined episodes of {steps} steps; {how}"]
-        if domain and (known := bounds(EPISODES)) is not None:
-            lines += [f"in brackets, where {known.level:.0%} of the true values should lie; {known}"]
+        if domain and (known := bounds(EPISODES, domain)) is not None:
+            share = f"in brackets, where {known.level:.0%} of the true values should lie; {known}"
+            lines += [share if known.hold else str(known)]
         if not bool(found.diagnostics["believed"].all()):
             lines += ["not known: the learned world does not predict this reward, so the plain prompt stays"]
     if more_than_latents:

@@ -46,7 +46,7 @@ def value(
             parts.append(ESTIMATORS[name].estimate(drawn, z[rows], settings).on_task(0))
         found = joined(parts).at(order)
         if model.judged_in(name):  # for other kinds of models nothing was measured
-            found = replace(found, likely=likely(name, found.mean, least, most))
+            found = replace(found, likely=likely(name, found.mean, least, most, model.judged_in(name)))
         return found
 
     with shown(progress) as display:

@@ -63,10 +63,11 @@ class Bounds:
     low: float
     high: float
     held_out: Mapping[str, float]  # the share in worlds whose models did not
+    world: str = ""  # bounds of this world alone; ``held_out`` is then of its models, each left out in turn
 
     @property
     def hold(self) -> bool:
-        """Whether they held in every world that was left out."""
+        """Whether they held wherever they were tried."""
         return bool(self.held_out) and min(self.held_out.values()) >= HELD
 
     def __str__(self) -> str:
@@ -74,23 +75,34 @@ class Bounds:
             return "no interval: bounds of its errors were tried in no other world"
         worst = min(self.held_out, key=lambda world: self.held_out[world])
         share = f"{self.held_out[worst]:.0%} of true values on {worst}"
+        if self.world:
+            made = f"made from other models of {self.world}"
+            return (
+                f"its interval, {made}, held {share}"
+                if self.hold
+                else f"no interval: one {made} held {share}"
+            )
         if self.hold:
             return f"its interval, made from other worlds, held {share} and more elsewhere"
         return f"no interval: one made from other worlds held only {share}"
 
 
-def bounds(estimator: str) -> Bounds | None:
-    """The measured bounds of an estimator's errors; None if there are none."""
+def bounds(estimator: str, domain: str = "") -> Bounds | None:
+    """The measured bounds of an estimator's errors, of the world alone if it has its own; or None."""
     found = _near(estimator)
-    return None if not found else Bounds(**{name: found[name] for name in Bounds.__dataclass_fields__})
+    if not found:
+        return None
+    if (own := found.get("worlds", {}).get(domain)) is not None:
+        return Bounds(found["level"], own["low"], own["high"], {domain: own["held"]}, domain)
+    return Bounds(found["level"], found["low"], found["high"], found["held_out"])
 
 
-def likely(estimator: str, mean: Tensor, least: Tensor, most: Tensor) -> Tensor | None:
+def likely(estimator: str, mean: Tensor, least: Tensor, most: Tensor, domain: str = "") -> Tensor | None:
     """The ends ``[2, K]`` between which the true values of estimates ``[K]`` lie, if that can be said.
 
     ``least`` and ``most`` are the smallest and largest reward in the data, which no mean of them leaves.
     """
-    if (found := bounds(estimator)) is None or not found.hold:
+    if (found := bounds(estimator, domain)) is None or not found.hold:
         return None
     ends = [mean + off * (most - least) for off in (found.low, found.high)]
     return torch.stack([torch.minimum(torch.maximum(end, least), most) for end in ends])
