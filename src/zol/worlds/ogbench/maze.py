@@ -17,10 +17,10 @@ from torch import Tensor
 from zol.fields import Field, Layout, States
 from zol.tasks import Task
 from zol.worlds.dmc.domain import Array, Batch, Domain, Model, uniform
-from zol.worlds.dmc.strip import without_midphase
 from zol.worlds.dmc.world import ControlWorld
-from zol.worlds.ogbench.maze_map import MAZES, UNIT, WALL_HEIGHT, Cell, MazeMap, centre
-from zol.worlds.ogbench.package import model_file
+from zol.worlds.ogbench.maze_map import MAZES, Cell, MazeMap, centre
+from zol.worlds.ogbench.maze_model import build_model
+from zol.worlds.ogbench.near_walls import NearWalls
 from zol.worlds.ogbench.rewards import goal_tasks
 
 SUBSTEPS = 5
@@ -55,6 +55,7 @@ class MazeWorld(ControlWorld):
     def __init__(self, domain: Domain, body: str, maze: MazeMap | None) -> None:
         super().__init__(domain)
         self.body, self.maze = body, maze
+        self.near_walls = NearWalls(body, maze, domain.model) if maze is not None else None
 
     def _advance(self, batch: Batch, action: Array) -> None:
         if self.body == "point":
@@ -62,7 +63,10 @@ class MazeWorld(ControlWorld):
             batch.qvel[:] = 0.0
         else:
             self._ctrl[:] = action
-        batch.step(nstep=SUBSTEPS, stage=mujoco.mjtStage.mjSTAGE_NONE)
+        if self.near_walls is None:
+            batch.step(nstep=SUBSTEPS, stage=mujoco.mjtStage.mjSTAGE_NONE)
+        else:
+            self.near_walls.step(batch, SUBSTEPS)
 
     def starts_in(self, cells: NDArray[np.int64], generator: torch.Generator) -> Tensor:
         """Simulator states ``[n, P]`` in these cells ``[n, 2]``, with the noise of every start."""
@@ -123,36 +127,6 @@ def start_states(model: Model, cells: NDArray[np.int64], generator: torch.Genera
     qpos[:, :2] = centre(cells) + uniform(-spread, spread, (n, 2), generator)
     qvel = NOISE * torch.randn(n, model.nv, generator=generator, dtype=torch.float64).numpy()
     return np.concatenate([qpos, qvel], axis=1)
-
-
-def build_model(body: str, maze: MazeMap | None) -> Model:
-    """The package's body with one box per wall cell, and a camera that looks down on all of it."""
-    spec = mujoco.MjSpec.from_file(str(model_file(f"locomaze/assets/{body}.xml")))
-    if maze is None:
-        rows = columns = 7
-    else:
-        rows, columns = maze.walls.shape
-        for row, column in np.argwhere(maze.walls):
-            x, y = centre(np.array([row, column]))
-            spec.worldbody.add_geom(
-                name=f"block_{row}_{column}",
-                type=mujoco.mjtGeom.mjGEOM_BOX,
-                pos=[x, y, WALL_HEIGHT / 2],
-                size=[UNIT / 2, UNIT / 2, WALL_HEIGHT / 2],
-                contype=1,
-                conaffinity=1,
-                material="wall",
-            )
-        floor = spec.geom("floor")
-        floor.pos, floor.size = [*_middle(rows, columns), 0.0], [2 * columns, 2 * rows, 0.2]
-    spec.worldbody.add_camera(
-        name="above", pos=[*_middle(rows, columns), 5.0 * (columns - 2)], fovy=45, xyaxes=[1, 0, 0, 0, 1, 0]
-    )
-    return without_midphase(spec.compile())
-
-
-def _middle(rows: int, columns: int) -> tuple[float, float]:
-    return UNIT / 2 * (columns - 3), UNIT / 2 * (rows - 3)
 
 
 def _domain(
