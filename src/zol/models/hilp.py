@@ -58,12 +58,13 @@ class HILPLearner(SuccessorFeaturesLearner):
             return z
         with torch.no_grad():
             later, here = (self.features.phi(self.view(x)) for x in (self.features.later(batch), batch.obs))
-        return torch.where(self.uniform(z, generator) < self.config.hindsight, unit(later - here), z)
+            way = later - here if self.spread is None else (later - here) @ self.model.sphering
+        return torch.where(self.uniform(z, generator) < self.config.hindsight, unit(way), z)
 
     @staticmethod
     def architecture(config: HILPConfig) -> NetworkConfig:
         """ψ, φ and an actor on one flat observation."""
-        return centred_network(config, "hilp")
+        return centred_network(config, "hilp", sphered=config.sphered)
 
 
 MODEL = Pretraining(
