@@ -3,8 +3,9 @@ r"""HILP: successor features of features whose distances are numbers of steps (P
     ‖φ(s) − φ(g)‖  ≈  steps from s to g, discounted: −V*(s, g) of the goal-conditioned problem with reward −1
 
 by the loss ``hilp`` of zol.models.goal_features. Rewards are regressed on the centred features φ(s'), as in
-the td_jepa repository, but with a little ridge; the other conventions, regression on differences φ(s') − φ(s)
-and the direction to a goal, are methods of their own (zol.adapt.directions).
+the td_jepa repository; the other conventions, regression on differences φ(s') − φ(s) and the direction to a
+goal, are methods of their own (zol.adapt.directions). A few dimensions of such features hold nearly all of
+their variance: ``sphered`` says what can be done about it (zol.models.successor_features).
 """
 
 from collections.abc import Mapping
