@@ -4,6 +4,7 @@ r"""Closed-form latents: from a reward, a goal or a motion to z, in one pass ove
     reward, ridge         z = Π( (E[B Bᵀ] + λI)⁻¹ E[B r] )        least squares r ≈ Bᵀz, whitened
     reward, least squares z = Π( argmin_z E[(r − φᵀz)²] )          ridge with λ = 0; how successor-feature
                                                                    models (HILP, TD-JEPA) are prompted
+    reward, features      z = Π( E[φ(s) r(s)] )                    where goals in training are φ(s) (TD-JEPA)
     reward, weighted      z = Π( E[softmax_N(β r) · B r] )         the high-reward states count most
     reward, differences   z = Π( argmin_z E[(r − (φ(s') − φ(s))ᵀz)²] )   the original HILP's other convention
     goal                  z = Π( B(g) )
@@ -33,7 +34,7 @@ from zol import measure
 from zol.common.errors import DataError
 from zol.models.base import Model, regressors_of
 
-RewardPrompt = Literal["correlation", "ridge", "least_squares", "weighted"]
+RewardPrompt = Literal["correlation", "ridge", "least_squares", "features", "weighted"]
 
 CHUNK = 65536
 ORDINARY = 20  # rewards of at most 2^±20 are used as they are
@@ -72,7 +73,7 @@ def reward(
         )
     if how == "weighted":
         table = _soft_maximum(temperature, scaled(table, exponent)) * table * table.shape[1]
-    regress = how in ("ridge", "least_squares")
+    regress = how in ("ridge", "least_squares", "features")
     moment, covariance, _ = _moments(model, obs, table, chunk, regress=regress)
     if how == "ridge":
         d = covariance.shape[0]

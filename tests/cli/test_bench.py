@@ -264,6 +264,7 @@ def test_models_of_another_kind_are_columns_paired_by_seed(
         ("fb", {"encoder": "none", "actor": "plain"}, "fb"),
         ("fb", {"encoder": "shallow", "actor": "flow"}, "fb/shallow/flow"),
         ("td_jepa", {"symmetric": True}, "td_jepa/symmetric"),
+        ("hilp", {"sphered": True}, "hilp/sphered"),
         ("successor_features", {"features": "icvf"}, "successor_features/icvf"),
     ],
 )
@@ -276,14 +277,16 @@ def test_the_family_is_trained_tested_and_not_trained_again(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     store = tmp_path / "family.sqlite"
-    words = ["bench", "family", "--variants", "fb", "hilp", "fb_flow", "--seeds", "0", "--steps", "3"]
+    variants = ["fb", "hilp", "hilp_sphered", "fb_flow"]
+    words = ["bench", "family", "--variants", *variants, "--seeds", "0", "--steps", "3"]
     main([*words, "--store", str(store)])
     told = capsys.readouterr().out
     assert "donut: fb/flow, seed 0" in told
     assert "four_rooms: fb/flow" not in told  # a flow has no discrete actions
     grid = gather(Store(store), "family steps=3 episodes=64")
     of_fb = {"fb", "ridge", "fb/flow: fb", "fb/flow: ridge"}
-    assert set(grid.methods) == of_fb | {"hilp: least-squares", "hilp: ridge"}
+    of_hilp = {"hilp: least-squares", "hilp: ridge", "hilp: features"}
+    assert set(grid.methods) == of_fb | of_hilp | {"hilp/sphered: fb", "hilp/sphered: ridge"}
     rooms = grid.domains["four_rooms"].values["hilp: least-squares"]
     assert rooms.shape == (1, 1, 104)
     assert (rooms >= -1e-9).all()

@@ -107,6 +107,18 @@ def test_its_presets_are_settings_that_it_has(entry: Pretraining) -> None:
             entry.learner.accept(entry.learner.architecture(config))
 
 
+def test_sphered_features_are_saved_and_prompted_like_fb(tmp_path: Path, data: Dataset) -> None:
+    trained = pretrain(data, "hilp", out=tmp_path / "run", sphered=True, dynamics_steps=0, **SMALL, **LOOP)
+    opened = checkpoint.load(tmp_path / "run")
+    states = torch.randn(50, 2, generator=torch.Generator().manual_seed(1))
+    check_model(opened.model)
+    assert opened.default_prompt == "correlation"
+    with torch.no_grad():
+        phi = opened.model.regressors(states)
+        assert torch.equal(phi, trained.model.regressors(states))
+        assert torch.equal(phi, opened.model.backward(states))
+
+
 @pytest.mark.parametrize("encoder", ["shallow", "deep"])
 @pytest.mark.parametrize("change", [{}, {"discrete": True}], ids=str)
 def test_fb_with_an_encoder_keeps_the_contract(encoder: str, change: dict, data: Dataset) -> None:

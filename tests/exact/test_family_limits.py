@@ -1,5 +1,7 @@
 """What models of the family could do in four rooms if they learned without error, as in docs/models.md."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Tensor
@@ -35,6 +37,15 @@ def steps_between(mdp: FiniteMDP) -> Tensor:
     for k in range(mdp.states):
         apart = torch.minimum(apart, apart[:, k : k + 1] + apart[k : k + 1])
     return apart
+
+
+def embedded_steps(mdp: FiniteMDP) -> Tensor:
+    """The best Euclidean embedding of discounted steps ``[S, S]``, the largest dimensions first."""
+    apart = (1 - 0.98 ** steps_between(mdp)) / 0.02
+    centre = torch.eye(mdp.states, dtype=torch.float64) - 1 / mdp.states
+    values, vectors = torch.linalg.eigh(-0.5 * centre @ apart.square() @ centre)
+    values = torch.where(values > 1e-9, values, 0.0)  # the others are negative
+    return (vectors * values.sqrt()).flip(1)
 
 
 def uniform(mdp: FiniteMDP) -> Tensor:
@@ -73,12 +84,35 @@ def test_smooth_features_need_many_dimensions(mdp: FiniteMDP, d: int, reached: f
 @pytest.mark.parametrize(("d", "reached"), [(4, 0.17), (16, 0.57), (32, 0.92), (50, 0.99)])
 def test_features_whose_distances_are_steps_need_them_too(mdp: FiniteMDP, d: int, reached: float) -> None:
     """The best Euclidean embedding of discounted steps: half of its dimensions cannot exist."""
-    apart = (1 - 0.98 ** steps_between(mdp)) / 0.02
-    centre = torch.eye(mdp.states, dtype=torch.float64) - 1 / mdp.states
-    values, vectors = torch.linalg.eigh(-0.5 * centre @ apart.square() @ centre)
-    assert int((values > 1e-9).sum()) < 50  # the others are negative: rooms are no subset of a Hilbert space
-    features = (vectors * values.clamp_min(0).sqrt()).flip(1)[:, :d]
-    assert through_features(mdp, features) == pytest.approx(reached, abs=0.03)
+    features = embedded_steps(mdp)
+    assert int((features != 0).any(0).sum()) < 50  # rooms are no subset of a Hilbert space
+    assert through_features(mdp, features[:, :d]) == pytest.approx(reached, abs=0.03)
+
+
+@pytest.mark.parametrize(("sphere", "reached"), [(False, 0.16), (True, 0.90)])
+def test_an_error_of_psi_costs_hilp_less_where_its_features_are_sphered(
+    mdp: FiniteMDP, sphere: bool, reached: float
+) -> None:
+    """The same 40 features, the exact ψ of the best policy for a goal, an error of 3 % of its spread.
+
+    In exact arithmetic both say the same, ψ̃ᵀz̃ = ψᵀz; the error is the same for all dimensions.
+    """
+    mdp = replace(mdp, discount=0.98)
+    goals = torch.eye(mdp.states, dtype=torch.float64)
+    features = embedded_steps(mdp)[:, :40]
+    if sphere:
+        C = features.mT @ features / mdp.states
+        values, vectors = torch.linalg.eigh(C)
+        features = features @ (vectors * values.rsqrt()) @ vectors.mT
+    weights = torch.linalg.lstsq(features, goals, driver="gelsd").solution
+    psi = torch.stack(
+        [mdp.successor(best) @ features for best in mdp.optimal_policy((features @ weights).mT)]
+    )
+    noise = torch.randn(psi.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    error = 0.03 * (psi - psi.mean((0, 1, 2))).square().mean().sqrt() * noise
+    chosen = torch.einsum("gsad,dg->gsa", psi + error, weights).argmax(-1)
+    found = share(four_rooms().mdp, functional.one_hot(chosen, mdp.actions).double())
+    assert float(found.mean()) == pytest.approx(reached, abs=0.03)
 
 
 @pytest.mark.parametrize(("layers", "rank"), [(0, 3), (2, 16)])

@@ -1,5 +1,6 @@
 """Losses of features, and TD-JEPA's, against slow computations row by row and closed forms."""
 
+from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from zol import prompt
 from zol.common.config import ConfigError
 from zol.common.errors import DataError
 from zol.data import Batch
@@ -14,6 +16,8 @@ from zol.models import MODELS
 from zol.models.hilp import MODEL as HILP
 from zol.models.hilp import HILPConfig, HILPLearner
 from zol.models.learner import NetworkLearner
+from zol.models.parts import RIDGE
+from zol.train import presets
 
 N, GAMMA = 12, 0.9
 SIZES: dict[str, Any] = {"obs_dim": 3, "action_dim": 2, "z_dim": 4, "hidden": 8, "backward_hidden": 8}
@@ -330,6 +334,62 @@ def test_centred_features_have_mean_zero_and_the_ratio_its_constant_back() -> No
         model.regressors(batch.next_obs).mean(0), torch.zeros(4, dtype=torch.float64), atol=1e-12, rtol=0
     )
     assert model.measure.offset == 1.0
+
+
+@pytest.mark.parametrize("world", [None, "donut", "four_rooms", "walker", "point_mass_maze"])
+def test_slow_distances_of_the_quick_preset_arrive_within_its_steps(world: str | None) -> None:
+    """Copies that follow at τ carry a value to its end, 1/(1 − γ) steps away, in 1/(τ(1 − γ)) updates."""
+    settings = presets.settings(presets.read(HILP.presets), "quick", world)
+    config = HILPConfig.model_fields
+    rate = settings.get("feature_target_rate", config["feature_target_rate"].default)
+    gamma = settings.get("feature_discount", config["feature_discount"].default)
+    assert 1 / (rate * (1 - gamma)) <= settings["steps"] / 2
+
+
+def test_sphered_features_are_orthonormal_and_say_the_same() -> None:
+    """φ̃ = (C + εI)^(−1/2) φ is nearly orthonormal, and E[φ̃ r] stands for the reward of ridge regression."""
+    learner, batch = learner_of("successor_features", features="random", centred=True, sphered=True), rows()
+    learner.update(batch, torch.Generator().manual_seed(0))
+    model, states = learner.model, batch.next_obs
+    phi = model.backward_map(states).detach()
+    phi = phi - phi.mean(0)
+    C = phi.mT @ phi / N
+    ridge = RIDGE * C.diagonal().mean() * torch.eye(4, dtype=torch.float64)
+    sphered = model.regressors(states).detach()
+    torch.testing.assert_close(model.sphering @ (C + ridge) @ model.sphering, torch.eye(4).double())
+    torch.testing.assert_close(model.backward(states).detach(), sphered)  # B is φ̃
+    torch.testing.assert_close(model.project(learner.goal_latents(states)).detach(), model.project(sphered))
+    r = states[:, 0]
+    z = prompt.reward(model, states, r, "correlation").detach()
+    asked, regressed = sphered @ z, phi @ torch.linalg.solve(C + ridge, phi.mT @ r / N)
+    torch.testing.assert_close(asked / asked.norm(), regressed / regressed.norm())
+
+
+def test_what_is_summed_is_sphered() -> None:
+    """The loss of ψ, row by row, is about φ̃ and not about φ."""
+    learner, batch = learner_of("hilp", sphered=True), rows()
+    batch = replace(batch, terminated=torch.ones(N, dtype=torch.bool))  # ψ is φ̃(s')
+    model, seen = learner.model, list[Tensor]()
+    draw = learner.training_latents
+
+    def drawn(*given: Any) -> Tensor:
+        seen.append(draw(*given))
+        return seen[-1]
+
+    learner.training_latents = drawn  # type: ignore[method-assign, assignment]
+    before = deepcopy(model.forward_map)
+    phi = model.backward_map(batch.next_obs).detach()
+    found = after_losses(learner, batch)
+    phi = (phi - model.centre) @ model.sphering
+    psi = before(batch.obs, seen[0], batch.action).detach()
+    expected = sum(0.5 * (member - phi).square().mean() for member in psi)
+    assert found["successor_features"] == pytest.approx(float(expected), rel=1e-8)
+
+
+def test_only_successor_features_are_sphered() -> None:
+    network = MODELS["fb"].learner.architecture(MODELS["fb"].config(**SIZES))
+    with pytest.raises(ConfigError, match="sphered"):
+        network.updated(sphered=True)
 
 
 def test_distances_of_hilp_are_numbers_of_steps() -> None:

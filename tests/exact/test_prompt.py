@@ -5,6 +5,7 @@ import torch
 
 from zol import prompt
 from zol.common.errors import DataError
+from zol.models import MODELS
 from zol.models.fb import FBConfig, fb_network
 from zol.models.network import Network
 
@@ -45,6 +46,21 @@ def test_ridge_recovers_a_linear_reward_exactly(model: Network, obs: torch.Tenso
     z = model.project(torch.randn(6))
     r = (model.backward(obs) @ z).detach()
     torch.testing.assert_close(prompt.reward(model, obs, r, "ridge", ridge=1e-9), z, rtol=1e-3, atol=1e-3)
+
+
+def test_features_are_the_latents_of_single_states(obs: torch.Tensor) -> None:
+    """E[φ r] of a reward for one state is φ of it: the very latent that TD-JEPA has for it in training."""
+    entry = MODELS["td_jepa"]
+    config = entry.config(obs_dim=3, action_dim=2, z_dim=6, hidden=16, backward_hidden=16)
+    model = entry.network(config)
+    model.whiten_on(obs)
+    learner = entry.learner(model, config)
+    only = torch.eye(len(obs))[7]
+    z = prompt.reward(model, obs, only, "features").detach()
+    torch.testing.assert_close(z, model.project(model.regressors(obs[7])).detach())
+    torch.testing.assert_close(z, model.project(learner.goal_latents(obs[7])).detach())
+    apart = torch.nn.functional.cosine_similarity(z, prompt.reward(model, obs, only, "least_squares"), dim=0)
+    assert float(apart.detach()) < 0.9  # least squares asks for another one
 
 
 def test_weighted_is_softmax_regression(model: Network, obs: torch.Tensor, rewards: torch.Tensor) -> None:

@@ -41,6 +41,7 @@ METHODS: Registry[Method[Any]] = Registry(
         "least-squares": Entry(
             "zol.adapt.prompts:LEAST_SQUARES", "least squares r ≈ φᵀz, the own prompt of successor features"
         ),
+        "features": Entry("zol.adapt.prompts:FEATURES", "z = E[φ r]: a state's latent is its features"),
         "weighted": Entry("zol.adapt.prompts:WEIGHTED", "z = E[softmax(10 r) B r]"),
         "differences": Entry(
             "zol.adapt.directions:DIFFERENCES", "least squares r ≈ (φ(s') − φ(s))ᵀz, a convention of HILP"

@@ -80,7 +80,7 @@ def kind_of(facts: Mapping[str, Any]) -> str:
     """
     settings = facts.get("settings", {})
     marks = [str(settings[name]) for name in ("features", "encoder", "actor") if name in settings]
-    marks += ["symmetric"] * bool(settings.get("symmetric", False))
+    marks += [name for name in ("symmetric", "sphered") if settings.get(name, False)]
     return "/".join([str(facts.get("model", BASELINE)), *(m for m in marks if m not in ("none", "plain"))])
 
 

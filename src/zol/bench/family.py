@@ -4,8 +4,9 @@ donut        20,000 steps of short random walks; 64 test episodes per task, from
 four_rooms   20,000 steps of random walks; for each of the 104 cells as a goal, the exact value of the policy
              in per cent of the optimum (zol.worlds.tabular): one "episode" per goal, nothing is sampled
 
-All models have the preset ``quick``. Each is prompted in its own way and by ridge regression. Cells stand in
-a store like those of the other benchmarks: ``zol report`` shows what models earn beside FB.
+All models have the preset ``quick``. Each is prompted in its own way and by ridge regression, successor
+features by E[φ r], too. Cells stand in a store like those of the other benchmarks: ``zol report`` shows what
+models earn beside FB.
 """
 
 from collections.abc import Mapping
@@ -33,6 +34,7 @@ from zol.data import Dataset
 from zol.evidence import Evidence
 from zol.models.base import identity
 from zol.models.network import Network
+from zol.models.pretraining import Pretraining
 from zol.prompt import RewardPrompt
 from zol.report import print_table
 from zol.rollout import evaluate
@@ -46,6 +48,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "one_step_fb": ("one_step_fb", {}),
     "laplacian": ("laplacian", {}),
     "hilp": ("hilp", {}),
+    "hilp_sphered": ("hilp", {"sphered": True}),
     "byol_gamma": ("successor_features", {"features": "byol_gamma"}),
     "td_jepa": ("td_jepa", {}),
     "td_jepa_symmetric": ("td_jepa", {"symmetric": True}),
@@ -99,12 +102,18 @@ def family(
                     data, model, preset="quick", seed=seed, steps=steps, dynamics_steps=0, **settings
                 )
                 assert isinstance(agent.model, Network)
-                for how in dict.fromkeys((entry_of(model).prompt, "ridge")):
-                    results.add(tested(agent.model, how, data, key, settings))  # type: ignore[arg-type]
+                for how in prompts(agent.model, entry_of(model)):
+                    results.add(tested(agent.model, how, data, key, settings))
                 console.print(f"{world}: {kind}, seed {seed}", highlight=False)
     found = gather(results, named.benchmark)
     print_table(console, verdict(found, found.methods), f"{named.benchmark}: everything in the store so far")
     console.print(conclusion(found), highlight=False, soft_wrap=True)
+
+
+def prompts(model: Network, entry: Pretraining) -> tuple[RewardPrompt, ...]:
+    """The model's own prompt and ridge; E[φ r], too, where features are neither B nor made orthonormal."""
+    more = ("features",) if model.config.successor_features and not model.config.sphered else ()
+    return tuple(dict.fromkeys((entry.prompt_of(model), "ridge", *more)))
 
 
 def _key(conditions: Conditions, world: str, seed: int) -> Key:

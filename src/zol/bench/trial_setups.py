@@ -45,7 +45,7 @@ def on_data(
     config = found.entry.config(obs_dim=data.obs_dim, action_dim=data.action_dim, **own)
     with begun(found, config, training, out=None, device="cpu", threads=1) as learner:
         test = _test(world, learner, data, found.entry, episodes, seed)
-        facts = _facts(found, world, episodes) | {"transitions": len(data)}
+        facts = _facts(found, learner, world, episodes) | {"transitions": len(data)}
         yield Setup(Metered(learner), data, training, test.returns, test.random, facts=facts)
 
 
@@ -74,7 +74,7 @@ def by_practice(
                 """Prompts come from what was visited so far."""
                 return _test(world, learner, feed.prompt_sample(seed), found.entry, episodes, seed)
 
-            facts = _facts(found, world, episodes) | {"practice": practice.model_dump(mode="json")}
+            facts = _facts(found, learner, world, episodes) | {"practice": practice.model_dump(mode="json")}
             yield Setup(
                 Metered(learner, spent),
                 feed.begun,
@@ -105,10 +105,10 @@ def _test(
     episodes: int,
     seed: int,
 ) -> ReturnEvaluation:
-    prompt: Any = entry.prompt
+    prompt: Any = entry.prompt_of(learner.model)
     return ReturnEvaluation(world, learner, data, episodes=episodes, seed=seed, prompt=prompt)
 
 
-def _facts(plan: Plan, world: World, episodes: int) -> dict[str, Any]:
+def _facts(plan: Plan, learner: NetworkLearner, world: World, episodes: int) -> dict[str, Any]:
     facts = {"preset": plan.preset, "world": world.name, "episodes": episodes}
-    return facts | {"prompt": plan.entry.prompt}
+    return facts | {"prompt": plan.entry.prompt_of(learner.model)}

@@ -106,6 +106,8 @@ class NetworkConfig(Config):
     """F depends on z; a one-step model's F is that of the data's own behaviour, whatever z is"""
     centred: bool = False
     """the mean of the features is subtracted"""
+    sphered: bool = False
+    """features are made nearly orthonormal, and B is them"""
     critic: Tower | None = Field(default=None, strict=False)
     aux_critic: Tower | None = Field(default=None, strict=False)
     discriminator: Head | None = Field(default=None, strict=False)
@@ -119,6 +121,8 @@ class NetworkConfig(Config):
     def _has_a_policy(self) -> Self:
         if (self.actor is None) != self.discrete:
             raise ValueError("a network has an actor exactly if its actions are not discrete")
+        if self.sphered and not self.successor_features:
+            raise ValueError("only the features of successor features can be sphered")
         if self.backward is None and self.left is None:
             raise ValueError("a network without a backward map needs a left encoder in its place")
         return self

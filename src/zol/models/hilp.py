@@ -3,8 +3,9 @@ r"""HILP: successor features of features whose distances are numbers of steps (P
     ‖φ(s) − φ(g)‖  ≈  steps from s to g, discounted: −V*(s, g) of the goal-conditioned problem with reward −1
 
 by the loss ``hilp`` of zol.models.goal_features. Rewards are regressed on the centred features φ(s'), as in
-the td_jepa repository, but with a little ridge; the other conventions, regression on differences φ(s') − φ(s)
-and the direction to a goal, are methods of their own (zol.adapt.directions).
+the td_jepa repository; the other conventions, regression on differences φ(s') − φ(s) and the direction to a
+goal, are methods of their own (zol.adapt.directions). A few dimensions of such features hold nearly all of
+their variance: ``sphered`` says what can be done about it (zol.models.successor_features).
 """
 
 from collections.abc import Mapping
@@ -58,12 +59,13 @@ class HILPLearner(SuccessorFeaturesLearner):
             return z
         with torch.no_grad():
             later, here = (self.features.phi(self.view(x)) for x in (self.features.later(batch), batch.obs))
-        return torch.where(self.uniform(z, generator) < self.config.hindsight, unit(later - here), z)
+            way = later - here if self.spread is None else (later - here) @ self.model.sphering
+        return torch.where(self.uniform(z, generator) < self.config.hindsight, unit(way), z)
 
     @staticmethod
     def architecture(config: HILPConfig) -> NetworkConfig:
         """ψ, φ and an actor on one flat observation."""
-        return centred_network(config, "hilp")
+        return centred_network(config, "hilp", sphered=config.sphered)
 
 
 MODEL = Pretraining(

@@ -20,6 +20,9 @@ checkpoint (a running mean over training data); :meth:`Network.whiten_on` replac
 sample, on which the identity then holds without error. Centred features cannot express constants, of
 which every ratio has exactly one unit: ``measure.offset`` puts it back. (Exactly so if they have mean zero on
 the sample; the checkpoint's running mean makes that nearly true on training data, and only there.)
+
+**Sphered features** are φ̃ = (C + εI)^(−1/2) φ in place of φ (zol.models.successor_features says why).
+Their own C is nearly the identity, so that B is φ̃ itself, and these models are prompted like FB by E[B r].
 """
 
 from collections.abc import Callable
@@ -50,6 +53,7 @@ class Network(nn.Module):
 
     whitening: Tensor
     centre: Tensor
+    sphering: Tensor
 
     def __init__(self, config: NetworkConfig, generator: torch.Generator | None = None) -> None:
         super().__init__()
@@ -81,6 +85,8 @@ class Network(nn.Module):
             self.register_buffer("whitening", torch.eye(c.z_dim))
         if c.centred:
             self.register_buffer("centre", torch.zeros(c.z_dim))
+        if c.sphered:
+            self.register_buffer("sphering", torch.eye(c.z_dim))
         if generator is not None:
             initialise(self, generator)
 
@@ -174,7 +180,8 @@ class Network(nn.Module):
         c = self.config
         b = c.backward
         phi = self._left(obs) if b is None else self.backward_map(self.read(obs, b.reads))
-        return phi - self.centre if c.centred else phi
+        phi = phi - self.centre if c.centred else phi
+        return phi @ self.sphering if c.sphered else phi
 
     def backward(self, obs: Tensor) -> Tensor:
         """B(s), ``[..., d]``: the backward map, or C⁻¹φ(s) of a successor-feature model."""

@@ -19,6 +19,8 @@ from zol.models.nets import (
     VectorField,
 )
 
+RIDGE = 1e-2  # of sphered features, relative to the mean eigenvalue; that of zol.prompt
+
 
 def forward_map(config: NetworkConfig, shape: Tower, n_in: int, n_out: int) -> ForwardMap | JoinedForwardMap:
     """F, or a critic with one output."""
@@ -93,6 +95,19 @@ def every_action(forward: Callable[..., Tensor], obs: Tensor, z: Tensor, actions
 def greedy_values(forward: Callable[..., Tensor], obs: Tensor, z: Tensor, actions: int) -> Tensor:
     """Q(s, a) = F(s, a, z)ᵀz of all one-hot actions, ensemble mean, ``[..., A]``."""
     return (every_action(forward, obs, z, actions).mean(0) * z.unsqueeze(-2)).sum(-1)
+
+
+def inverse_root(covariance: Tensor) -> Tensor:
+    """(C + εI)^(−1/2), symmetric and taken in float64, with ε a hundredth of C's mean eigenvalue.
+
+    ε is the ridge of zol.prompt: with φ̃ = (C + εI)^(−1/2) φ, E[φ̃ r] stands for the reward of ridge
+    regression on φ.
+    """
+    values, vectors = torch.linalg.eigh(covariance.double())
+    values = values.clamp_min(0)
+    scale = (values + (RIDGE * values.mean()).clamp_min(1e-30)).rsqrt()
+    root: Tensor = (vectors * scale) @ vectors.mT
+    return root.to(torch.get_default_dtype())
 
 
 def inverse_covariance(covariance: Tensor) -> Tensor:

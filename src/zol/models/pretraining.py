@@ -36,6 +36,10 @@ class Pretraining:
     """it acts in a world while it learns, and needs no data: beside demonstrations (zol.train.online), or for
     rewards of a prior (zol.train.practice)"""
 
+    def prompt_of(self, model: Network) -> str:
+        """How a reward becomes a latent of this network: E[B r] where its features are made orthonormal."""
+        return "correlation" if model.config.sphered else self.prompt
+
     @property
     def metrics(self) -> Mapping[str, str]:
         """What is worth watching while it trains: title → metric."""

@@ -10,6 +10,13 @@ The latent z stands for the reward φᵀz. In the words of the model contract F 
 C = E[φ φᵀ], see zol.models.network. With ``centred`` the mean of the features is subtracted wherever they
 are used; such features cannot express a constant, which ``measure.offset`` puts back.
 
+With ``sphered`` the features are φ̃ = (C + εI)^(−1/2) φ. ψ̃ = (C + εI)^(−1/2) ψ and z̃ = (C + εI)^(1/2) z say
+the same, ψ̃ᵀz̃ = ψᵀz, so that nothing is lost or gained in what can be expressed. What changes is what an error
+costs: the loss of ψ is a mean over dimensions, and a latent that stands for one state puts its weight on
+directions in which φ varies little. If features have very different variances, as HILP's have, ψ is wrong
+where it matters. Training latents follow: goals are φ̃(s'), and a reward is prompted by E[φ̃ r], which is ridge
+regression on φ.
+
 Universal successor features in the sense of Borsa et al. are the case of given features: ``identity`` takes
 the normalised observation itself.
 """
@@ -32,7 +39,7 @@ from zol.models.feature_losses import FEATURES, FeatureName
 from zol.models.learner import NetworkLearner
 from zol.models.losses import pessimistic
 from zol.models.network import Network
-from zol.models.parts import inverse_covariance
+from zol.models.parts import inverse_covariance, inverse_root
 from zol.models.pretraining import Pretraining
 from zol.models.settings import PretrainingConfig, plain_network
 
@@ -79,6 +86,8 @@ class FeatureConfig(PretrainingConfig):
     """c_⊥: weight of the orthonormality of the features, where their loss has such a term"""
     covariance_rate: float = Field(default=0.005, gt=0, le=1)
     """how fast the running means of φ φᵀ and φ follow"""
+    sphered: bool = False
+    """sum (C + εI)^(−1/2) φ in place of φ, so that all its directions count alike. Not published"""
     pessimism: float = Field(default=0.0, ge=0)
     """of the target successor features"""
     future_discount: float = Field(default=0.99, gt=0, lt=1)
@@ -98,7 +107,7 @@ class FeatureConfig(PretrainingConfig):
     dynamics_horizon: int = Field(default=5, ge=1)
     """H: steps that RLDP predicts one after another"""
 
-    added = PretrainingConfig.added | {"intention_expectile", "same_goals", "dynamics_horizon"}
+    added = PretrainingConfig.added | {"intention_expectile", "same_goals", "dynamics_horizon", "sphered"}
 
 
 class SuccessorFeaturesConfig(FeatureConfig):
@@ -108,11 +117,10 @@ class SuccessorFeaturesConfig(FeatureConfig):
     """how the features are learned, or which ones are given"""
 
 
-def centred_network(config: Any, source: str) -> NetworkConfig:
+def centred_network(config: Any, source: str, *, sphered: bool = False) -> NetworkConfig:
     """The architecture of successor features, centred if the settings say so."""
-    if not config.centred:
-        return plain_network(config, source, successor_features=True)
-    return plain_network(config, source, successor_features=True, centred=True, measure=CENTRED)
+    more = {"centred": True, "measure": CENTRED} if config.centred else {}
+    return plain_network(config, source, successor_features=True, sphered=sphered, **more)
 
 
 class SuccessorFeaturesLearner(NetworkLearner):
@@ -136,6 +144,9 @@ class SuccessorFeaturesLearner(NetworkLearner):
         self.mean = RunningMean((d,), rate) if model.config.centred else None
         if self.mean is not None:
             self.add_helper("mean", self.mean)
+        self.spread = RunningCovariance(d, rate) if model.config.sphered else None
+        if self.spread is not None:
+            self.add_helper("spread", self.spread)
         # Networks that only the loss needs begin with weights of their own, another set for another seed.
         generator = torch.Generator().manual_seed(int(model_hash(model)[:12], 16))
         self.features: FeatureLoss = FEATURES[self.feature_name(config)](self, generator)
@@ -155,7 +166,7 @@ class SuccessorFeaturesLearner(NetworkLearner):
         """ψ, φ and an actor on one flat observation."""
         if config.features == "identity":
             config = config.updated(backward_layers=0, backward_norm=False)
-        return centred_network(config, "successor_features")
+        return centred_network(config, "successor_features", sphered=config.sphered)
 
     @classmethod
     def accept(cls, network: NetworkConfig) -> None:
@@ -192,8 +203,9 @@ class SuccessorFeaturesLearner(NetworkLearner):
         found = self.features(single, here, after, generator)
         with torch.no_grad():
             next_phi = found.next_phi if batch.goal is None else self.features.phi(self.view(batch.goal))
-        next_phi = self._centred(next_phi)
-        model.whitening.copy_(inverse_covariance(self.covariance.see(next_phi)))
+        next_phi = self._sphered(self._centred(next_phi))
+        if self.spread is None:
+            model.whitening.copy_(inverse_covariance(self.covariance.see(next_phi)))
         states = batch.next_obs if batch.goal is None else batch.goal
         z = self.training_latents(next_phi @ model.whitening, generator, states)
         z = self.hindsight(batch, z, generator)
@@ -229,6 +241,13 @@ class SuccessorFeaturesLearner(NetworkLearner):
             return phi
         self.model.centre.copy_(self.mean.update(phi.sum(0), len(phi)))
         return phi - self.model.centre
+
+    def _sphered(self, phi: Tensor) -> Tensor:
+        """(C + εI)^(−1/2) φ for centred φ as a constant, if the network spheres its features."""
+        if self.spread is None:
+            return phi
+        self.model.sphering.copy_(inverse_root(self.spread.see(phi)))
+        return phi @ self.model.sphering
 
 
 MODEL = Pretraining(

@@ -182,7 +182,7 @@ def _train(
         model = _continued(plan.start, config).to(device)
     learner = entry.learner(model, config, autocast=training.autocast, compiled=training.compiled)
     facts: dict[str, Any] = {"preset": plan.preset, "transitions": len(dataset), "episodes": episodes}
-    facts |= {"prompt": entry.prompt}
+    facts |= {"prompt": entry.prompt_of(model)}
     facts |= {name: dataset.provenance[name] for name in ("world", "dataset") if name in dataset.provenance}
     if plan.start is not None:
         learner.start = str(plan.start.facts["weights"])
@@ -200,9 +200,9 @@ def _train(
     with _practice(learner, dataset, acting, out, seed) as feed:
         test: Hook | None = None
         if world is not None and feed is not None:
-            test = returns(world, learner, feed, episodes=episodes, seed=seed, prompt=entry.prompt)
+            test = returns(world, learner, feed, episodes=episodes, seed=seed, prompt=entry.prompt_of(model))
         elif world is not None:
-            prompt: Any = entry.prompt
+            prompt: Any = entry.prompt_of(model)
             fixed = ReturnEvaluation(world, learner, dataset, episodes=episodes, seed=seed, prompt=prompt)
             if fixed.unrewarded:
                 console.print(
