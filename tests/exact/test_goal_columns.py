@@ -7,10 +7,10 @@ import torch
 
 from zol.common.config import ConfigError
 from zol.data import Batch
+from zol.models import MODELS
 from zol.models.fb import FBConfig, FBLearner, fb_network
-from zol.models.hilp import MODEL as HILP
-from zol.models.hilp import HILPConfig, HILPLearner
 from zol.models.settings import settings_of
+from zol.models.successor_features import SuccessorFeaturesLearner
 from zol.testing import check_model
 
 SIZES: dict[str, Any] = {
@@ -68,9 +68,13 @@ def test_it_learns() -> None:
     assert not torch.equal(before, model.get_parameter("backward_map.net.0.weight"))
 
 
-def test_hilps_hindsight_is_the_direction_to_the_rows_own_future() -> None:
-    config = HILPConfig(**SIZES, hindsight=1.0)
-    learner = HILPLearner(HILP.network(config), config)
+@pytest.mark.parametrize("name", ["hilp", "successor_features"])
+def test_hindsight_of_features_is_the_direction_to_the_rows_own_future(name: str) -> None:
+    entry = MODELS[name]
+    config = entry.config(**SIZES | {"hindsight": 1.0, "future_discount": 0.9})
+    learner = entry.learner(entry.network(config), config)
+    assert isinstance(learner, SuccessorFeaturesLearner)
+    assert learner.batches.future == 0.9
     obs, later = torch.randn(9, 5), torch.randn(9, 5)
     rows = Batch(obs, torch.rand(9, 2), obs, torch.zeros(9, dtype=torch.bool), future_obs=later)
     found = learner.hindsight(rows, torch.zeros(9, 6), torch.Generator())

@@ -11,13 +11,7 @@ their variance: ``sphered`` says what can be done about it (zol.models.successor
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-import torch
-from pydantic import Field
-from torch import Tensor
-
-from zol.data import Batch
 from zol.models.architecture import NetworkConfig
-from zol.models.layers import unit
 from zol.models.pretraining import Pretraining
 from zol.models.successor_features import FeatureConfig, SuccessorFeaturesLearner, centred_network
 
@@ -29,11 +23,6 @@ class HILPConfig(FeatureConfig):
     """subtract the mean of the features"""
     backward_norm: bool = False
     """put the features on a sphere, where distances end"""
-    hindsight: float = Field(default=0.0, ge=0, le=1)
-    """share of training latents that are directions to a later state of the row's own episode: cloning then
-    shows the actor what the data did when they went that way"""
-
-    added = FeatureConfig.added | {"hindsight"}
 
 
 class HILPLearner(SuccessorFeaturesLearner):
@@ -52,15 +41,6 @@ class HILPLearner(SuccessorFeaturesLearner):
     def feature_name(cls, config: Any) -> str:
         """Always these."""
         return "hilp"
-
-    def hindsight(self, batch: Batch, z: Tensor, generator: torch.Generator) -> Tensor:
-        """Latents ``[N, d]``, a share of them replaced by Π(φ(s_{t+k}) − φ(s_t)), as ``towards`` prompts."""
-        if not self.config.hindsight:
-            return z
-        with torch.no_grad():
-            later, here = (self.features.phi(self.view(x)) for x in (self.features.later(batch), batch.obs))
-            way = later - here if self.spread is None else (later - here) @ self.model.sphering
-        return torch.where(self.uniform(z, generator) < self.config.hindsight, unit(way), z)
 
     @staticmethod
     def architecture(config: HILPConfig) -> NetworkConfig:

@@ -41,6 +41,7 @@ class LaplacianLearner(SuccessorFeaturesLearner):
         "residual": "health/bellman_residual",
     }
     pessimism = 0.0
+    hindsight_share = 0.0
 
     @classmethod
     def feature_name(cls, config: Any) -> str:

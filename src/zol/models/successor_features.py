@@ -36,6 +36,7 @@ from zol.models.architecture import NetworkConfig
 from zol.models.base import CENTRED, model_hash
 from zol.models.feature_base import FeatureLoss
 from zol.models.feature_losses import FEATURES, FeatureName
+from zol.models.layers import unit
 from zol.models.learner import NetworkLearner
 from zol.models.losses import pessimistic
 from zol.models.network import Network
@@ -106,8 +107,17 @@ class FeatureConfig(PretrainingConfig):
     """share of ICVF's goals that are their intentions"""
     dynamics_horizon: int = Field(default=5, ge=1)
     """H: steps that RLDP predicts one after another"""
+    hindsight: float = Field(default=0.0, ge=0, le=1)
+    """share of training latents that are directions to a later state of the row's own episode: cloning then
+    shows the actor what the data did when they went that way"""
 
-    added = PretrainingConfig.added | {"intention_expectile", "same_goals", "dynamics_horizon", "sphered"}
+    added = PretrainingConfig.added | {
+        "intention_expectile",
+        "same_goals",
+        "dynamics_horizon",
+        "hindsight",
+        "sphered",
+    }
 
 
 class SuccessorFeaturesConfig(FeatureConfig):
@@ -161,6 +171,11 @@ class SuccessorFeaturesLearner(NetworkLearner):
         """Of the target successor features."""
         return float(self.config.pessimism)
 
+    @property
+    def hindsight_share(self) -> float:
+        """Of training latents."""
+        return float(self.config.hindsight)
+
     @staticmethod
     def architecture(config: Any) -> NetworkConfig:
         """ψ, φ and an actor on one flat observation."""
@@ -181,7 +196,10 @@ class SuccessorFeaturesLearner(NetworkLearner):
     @property
     def batches(self) -> BatchSpec:
         """Steps or stretches, and with them what the loss of the features looks at."""
-        return replace(self.features.batches, stretch=self.n_step, discount=self.config.discount)
+        spec = replace(self.features.batches, stretch=self.n_step, discount=self.config.discount)
+        if not self.hindsight_share or spec.future:
+            return spec
+        return replace(spec, future=self.config.future_discount)
 
     def update(self, batch: Batch, generator: torch.Generator) -> Mapping[str, Tensor]:
         r"""One step on features, successor features and the actor; then the targets follow.
@@ -231,8 +249,13 @@ class SuccessorFeaturesLearner(NetworkLearner):
         return terms
 
     def hindsight(self, batch: Batch, z: Tensor, generator: torch.Generator) -> Tensor:
-        """Latents that know where a row's episode went, in place of some; here of none."""
-        return z
+        """Latents ``[N, d]``, a share of them replaced by Π(φ(s_{t+k}) − φ(s_t)), as ``towards`` prompts."""
+        if not self.hindsight_share:
+            return z
+        with torch.no_grad():
+            later, here = (self.features.phi(self.view(x)) for x in (self.features.later(batch), batch.obs))
+            way = later - here if self.spread is None else (later - here) @ self.model.sphering
+        return torch.where(self.uniform(z, generator) < self.hindsight_share, unit(way), z)
 
     def _centred(self, phi: Tensor) -> Tensor:
         """φ as a constant, without its mean if the network centres its features."""
