@@ -68,12 +68,15 @@ def test_it_learns() -> None:
     assert not torch.equal(before, model.get_parameter("backward_map.net.0.weight"))
 
 
+@pytest.mark.parametrize("sphered", [False, True])
 @pytest.mark.parametrize("name", ["hilp", "successor_features"])
-def test_hindsight_of_features_is_the_direction_to_the_rows_own_future(name: str) -> None:
+def test_hindsight_of_features_is_the_direction_to_the_rows_own_future(name: str, sphered: bool) -> None:
     entry = MODELS[name]
-    config = entry.config(**SIZES | {"hindsight": 1.0, "future_discount": 0.9})
+    config = entry.config(**SIZES | {"hindsight": 1.0, "future_discount": 0.9, "sphered": sphered})
     learner = entry.learner(entry.network(config), config)
     assert isinstance(learner, SuccessorFeaturesLearner)
+    if sphered:
+        learner.model.sphering.copy_(torch.randn(6, 6))
     assert learner.batches.future == 0.9
     obs, later = torch.randn(9, 5), torch.randn(9, 5)
     rows = Batch(obs, torch.rand(9, 2), obs, torch.zeros(9, dtype=torch.bool), future_obs=later)
