@@ -20,6 +20,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "explore": ("explore donut --steps 100 --out {out}", "zol.collect.explore._Run"),
     "import": ("data import {npz} --out {out}", "zol.data.sources.arrays.import_arrays"),
     "subset": ("data subset {data} --episodes 2 --out {out}", "zol.data.writer.DatasetWriter"),
+    "merge": ("data merge {data} {data} --out {out}", "zol.data.writer.DatasetWriter"),
     "resimulate": ("data resimulate {data} --out {out}", "zol.data.writer.DatasetWriter"),
     "train": (f"train fb --data {{data}} --out {{out}} {SMALL}", "zol.train.pretraining.fit"),
     "train dynamics": ("train dynamics --data {data} --out {out}", "zol.train.learned_world.fit"),

@@ -89,6 +89,7 @@ class Case:
 CASES = {
     "import": Case("data import {inputs}/a.npz --out {out}"),
     "subset": Case("data subset {data} --episodes 12 --out {out}"),
+    "merge": Case("data merge {data} {data} --out {out}"),
     "pack": Case("zoo pack {model} --out {out} --samples 50"),
     "report": Case("report {inputs}/s.sqlite --out {out}"),
     "export": Case("export {model} --out {out} --latents {inputs}/cross.json --fixed"),

@@ -1,6 +1,7 @@
 """Datasets in memory and on disk: the row layout, the format, sampling, fingerprints."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from zol.common.errors import DataError
 from zol.data import Dataset, DatasetWriter, disk
+from zol.data.merging import merge
 from zol.testing import check_dataset
 
 
@@ -129,6 +131,38 @@ def test_subset_of_episodes(tmp_path: Path):
     part = data.save(tmp_path / "part", which=np.array([2, 0]))
     assert part.lengths.tolist() == [7, 5]
     assert np.array_equal(part.episode(0)["obs"], data.episode(2)["obs"])
+
+
+def test_merged_sets_keep_every_episode_and_say_where_it_is_from(tmp_path: Path):
+    """Columns that one set lacks are left out; terminal states stay terminal; resets of both count."""
+    first, drawn = two_episodes(), random_set([4, 2], obs_dim=1)
+    columns = {name: column[:, :1] if name == "action" else column for name, column in drawn.columns.items()}
+    del columns["physics"]
+    second = Dataset(columns, drawn.lengths, {"world": "toy", "how": "practice"})
+    whole, left = merge([first, second], tmp_path / "both")
+    assert left == ["physics", "reward"]
+    assert whole.lengths.tolist() == [3, 2, 4, 2]
+    for number, (one, own) in enumerate([(first, 0), (first, 1), (second, 0), (second, 1)]):
+        for name, rows in whole.episode(number).items():
+            np.testing.assert_array_equal(rows, one.episode(own)[name])
+    assert whole.resets is None  # the second has none, so episodes' first states are the starts of both
+    assert [part.get("how") for part in whole.provenance["parts"]] == [None, "practice"]
+    assert whole.provenance["parts"][0]["fingerprint"] == first.fingerprint()
+    doubled, left = merge([first, first], tmp_path / "doubled")
+    assert not left
+    assert doubled.resets is not None
+    assert len(doubled.resets) == 2 * 3
+
+
+def test_sets_of_two_worlds_are_not_merged(tmp_path: Path):
+    toy, other = two_episodes(), replace(two_episodes(), provenance={"world": "walker"})
+    with pytest.raises(DataError, match="same world, these have toy, walker"):
+        merge([toy, other], tmp_path / "both")
+    with pytest.raises(DataError, match="same shape of 'obs'"):
+        merge([toy, replace(random_set([3], obs_dim=2), provenance={"world": "toy"})], tmp_path / "both")
+    with pytest.raises(DataError, match="two sets or more"):
+        merge([toy], tmp_path / "both")
+    assert not (tmp_path / "both").exists()
 
 
 def test_appending_goes_on(tmp_path: Path):

@@ -40,6 +40,7 @@ FIXED: dict[str, tuple[str, str]] = {
     "data film": ("zol.cli.data:film", "film an episode of a dataset"),
     "data resimulate": ("zol.cli.data:resimulate", "replay stored actions under the installed simulator"),
     "data subset": ("zol.cli.data:subset", "copy some episodes into a new set"),
+    "data merge": ("zol.cli.data:merge", "copy several sets of a world into a new one"),
     "train dynamics": ("zol.cli.train:dynamics", "a learned world for a checkpoint, to rehearse latents in"),
     "train show": ("zol.cli.train_show:show", "the learning curve of a run: returns and health"),
     "train compare": ("zol.cli.train_compare:compare", "minutes until runs reach a score, side by side"),

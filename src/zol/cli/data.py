@@ -1,4 +1,4 @@
-"""zol data: import, show, check, film, resimulate and cut datasets."""
+"""zol data: import, show, check, film, resimulate, cut and merge datasets."""
 
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from zol.common.errors import DataError, ZolError
 from zol.common.progress import progress_bar
 from zol.common.terminal import terminal
 from zol.data import Dataset, coverage
+from zol.data.merging import merge as merged
 from zol.data.sources import import_dataset
 from zol.fields import States
 from zol.tasks import earnings
@@ -212,6 +213,21 @@ def subset(path: Positional[Path], /, out: Path, episodes: int, seed: int | None
     with progress_bar() as progress:
         part = data.save(out, which=chosen, progress=progress)
     print(f"{out}: {len(part):,} transitions in {part.episodes:,} episodes, fingerprint {part.fingerprint()}")
+
+
+def merge(paths: Positional[tuple[Path, ...]], /, out: Path) -> None:
+    """Copy all episodes of several sets of one world into a new set.
+
+    Args:
+        paths: Folders of the sets, two or more.
+        out: Folder of the new set.
+    """
+    with progress_bar() as progress:
+        whole, left = merged([Dataset.open(path) for path in paths], out, progress=progress)
+    size = f"{len(whole):,} transitions in {whole.episodes:,} episodes, fingerprint {whole.fingerprint()}"
+    print(f"{out}: {size}")
+    if left:
+        print(f"left out, because not every set has them: {', '.join(left)}")
 
 
 def _world_of(data: Dataset, name: str | None) -> World | None:

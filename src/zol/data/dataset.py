@@ -16,7 +16,7 @@ beside the rows, because density ratios begin there.
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -31,7 +31,7 @@ from zol.common.errors import DataError
 from zol.common.progress import Ticker
 from zol.data import disk, episodes
 from zol.data.batch import Batch
-from zol.data.writer import building
+from zol.data.writer import DatasetWriter, building
 
 if TYPE_CHECKING:  # ``import zol`` stays light
     from rich.progress import Progress
@@ -108,11 +108,18 @@ class Dataset:
         chosen = np.arange(self.episodes) if which is None else which
         bar = Ticker(progress, "writing", len(chosen), note="episodes")
         with building(Path(path), self.provenance, self.resets) as writer:
-            # Some megabytes at a time: a commit waits for the disk, and memory stays small.
-            for numbers in _chunks(chosen, self.lengths):
-                writer.append_rows([self.episode(int(number)) for number in numbers])
-                bar.advance(len(numbers))
+            self.copy_to(writer, chosen, tuple(self.columns), bar)
         return Dataset.open(path)
+
+    def copy_to(
+        self, writer: DatasetWriter, which: NDArray[np.int64], columns: Sequence[str], bar: Ticker
+    ) -> None:
+        """Append the episodes ``which`` to another set, these columns of them."""
+        # Some megabytes at a time: a commit waits for the disk, and memory stays small.
+        for numbers in _chunks(which, self.lengths):
+            chunk = [self.episode(int(number)) for number in numbers]
+            writer.append_rows([{name: rows[name] for name in columns} for rows in chunk])
+            bar.advance(len(numbers))
 
     def __repr__(self) -> str:
         where = "" if self.mapped is None else f" on disk at {self.mapped.path}"
