@@ -246,7 +246,12 @@ def test_commands(shown: Dataset, tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "D loss" in said
     words = ["demonstrate", "donut", "--out", str(tmp_path / "own"), "--model", str(out)]
     main([*words, "--tasks", "outer_ring", "--episodes", "2", "--steps", "12"])
-    main(["bench", "tracking", str(out), "--demonstrations", str(tmp_path / "own")])
+    raw = tmp_path / "scores" / "tracking.json"
+    main(["bench", "tracking", str(out), "--demonstrations", str(tmp_path / "own"), "--out", str(raw)])
+    kept = json.loads(raw.read_text())
+    assert {len(values) for values in kept["scores"][str(out)][OWN].values()} == {2}
+    assert kept["motions"] == ["outer_ring 0", "outer_ring 1"]
+    assert kept["commit"]
     said = capsys.readouterr().out
     assert "2 motions of outer_ring" in said
     assert OWN in said

@@ -4,8 +4,10 @@ Every motion is followed from its first state, by one latent per step from its o
 controls hold one random latent of the same model for the whole motion, and act at random.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 import tyro
@@ -14,7 +16,9 @@ from torch import Tensor
 from zol import tracking
 from zol.bench.benchmark import Benchmark
 from zol.common.errors import ZolError
+from zol.common.files import write_bytes
 from zol.common.progress import progress_bar
+from zol.common.provenance import of_numbers
 from zol.common.terminal import terminal
 from zol.data import Dataset
 from zol.data.motion import Motion
@@ -63,6 +67,7 @@ def tracking_bench(
     steps: int | None = None,
     window: int = 8,
     seed: int = 0,
+    out: Path | None = None,
 ) -> None:
     """How near models stay to motions that they are asked to reproduce, beside random latents and actions.
 
@@ -75,6 +80,7 @@ def tracking_bench(
         steps: only the first so many steps of each
         window: frames ahead that a latent averages
         seed: of the controls
+        out: file for the scores of every motion, with command, commit and hardware (.json)
     """
     if not models:
         raise ZolError("no model to test: give checkpoint folders (zol train writes them)")
@@ -86,6 +92,7 @@ def tracking_bench(
     if data.obs_dim != world.layout.obs_dim:
         raise ZolError(f"{demonstrations} has {data.obs_dim} columns, {name} has {world.layout.obs_dim}")
     rows, console = [], terminal()
+    raw: dict[str, dict[str, Any]] = {}
     with progress_bar() as progress:
         bar = progress.add_task("models", total=len(models))
         for path in models:
@@ -96,6 +103,7 @@ def tracking_bench(
                     f"{world.layout.obs_dim} and {world.action_dim}: it was trained in another world"
                 )
             found = tracking_rows(world, model, clips, window=window, seed=seed)
+            raw[str(path)] = {kind: {k: v.tolist() for k, v in each.items()} for kind, each in found.items()}
             shown = [OWN, RANDOM_LATENT] if path != models[-1] else list(found)
             rows += [
                 [path.name if kind != RANDOM_ACTION else "", kind, *cells(found[kind])] for kind in shown
@@ -104,6 +112,12 @@ def tracking_bench(
     header = ["model", "follows", "distance", "emd", "near"]
     note = "mean over motions ± 1.96 standard errors; near: share of steps within half a standard deviation"
     print_table(console, (header, rows), f"{name}: tracking {len(clips)} motions", caption=note)
+    if out is not None:
+        told: dict[str, Any] = {"world": name, "demonstrations": data.fingerprint()}
+        told |= {"motions": [clip.name for clip in clips]}
+        told |= {"window": window, "seed": seed, **of_numbers(), "scores": raw}
+        write_bytes(out, (json.dumps(told, indent=1) + "\n").encode())
+        console.print(f"the scores of every motion are in {out}", soft_wrap=True)
 
 
 def cells(scores: Mapping[str, Tensor]) -> list[str]:
