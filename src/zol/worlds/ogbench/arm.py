@@ -23,6 +23,7 @@ from zol.worlds.dmc.strip import without_midphase
 from zol.worlds.dmc.world import ROWS_AT_ONCE, ControlWorld
 from zol.worlds.ogbench import rotations
 from zol.worlds.ogbench.inverse_kinematics import ArmInverse
+from zol.worlds.ogbench.lean_table import lean_table
 from zol.worlds.ogbench.package import model_file
 
 SUBSTEPS = 25
@@ -53,8 +54,10 @@ class ArmWorld(ControlWorld):
 
     memory_dim = 0
 
-    def __init__(self, domain: Domain, *, arm_bounds: Array = ABOVE_TABLE) -> None:
+    def __init__(self, domain: Domain, spec: "mujoco.MjSpec", *, arm_bounds: Array = ABOVE_TABLE) -> None:
+        """``spec`` is what the domain's model was compiled from; it is used up."""
         super().__init__(domain)
+        self.lean = lean_table(spec, self._model)
         self.arm_bounds = arm_bounds
         self.action_dim = len(STRETCH)
         model = domain.model
@@ -148,7 +151,10 @@ class ArmWorld(ControlWorld):
         self._ctrl[:, ARM] = self.reach(wanted, angle, batch.qpos[:, ARM])
         self._ctrl[:, GRIPPER] = 255.0 * closed
         none = mujoco.mjtStage.mjSTAGE_NONE
-        batch.step(nstep=SUBSTEPS - 1, stage=none)
+        if self.lean is None:
+            batch.step(nstep=SUBSTEPS - 1, stage=none)
+        else:
+            self.lean.step(batch, SUBSTEPS - 1)
         batch.set_models(self._sensing)  # contact forces are wanted once per action, not 25 times
         batch.step(nstep=1, stage=none)
         batch.set_models(None)

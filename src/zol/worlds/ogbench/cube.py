@@ -73,7 +73,8 @@ class CubeWorld(ArmWorld):
     def __init__(self, name: str, moves: tuple[Move, ...], episode_length: int) -> None:
         self.cubes = len(moves[0].begin)
         self.episode_length = episode_length
-        model = build_model(self.cubes)
+        spec = build_spec(self.cubes)
+        model = compiled(spec)
         domain = Domain(
             name=name,
             model=model,
@@ -87,7 +88,7 @@ class CubeWorld(ArmWorld):
             stage=mujoco.mjtStage.mjSTAGE_POS,
             camera=int(model.camera("front").id),
         )
-        super().__init__(domain)
+        super().__init__(domain, spec)
         self._moves = moves
         made = [
             task for number, move in enumerate(moves, start=1) for task in self._tasks(f"task{number}", move)
@@ -181,18 +182,16 @@ def layout(cubes: int) -> Layout:
     return Layout(ARM_SIZE + CUBE_SIZE * cubes, tuple(fields))
 
 
-def build_model(cubes: int) -> Model:
+def build_spec(cubes: int) -> "mujoco.MjSpec":
     """The table with cubes on it."""
     spec = table(CAMERA)
     for k in range(cubes):
         cube = mujoco.MjSpec.from_file(str(model_file("manipspace/descriptions/cube.xml")))
         cube.delete(cube.body("object_target_0"))  # shows a goal; films mark it instead
         cube.body("object_0").pos[1] = -0.05 * (cubes - 1) + 0.1 * k
+        cube.geom("object_0").rgba = COLOURS[k]
         spec.attach(cube, frame=spec.worldbody.add_frame(), prefix=f"cube_{k}/")
-    model = compiled(spec)
-    for k in range(cubes):
-        model.geom(f"cube_{k}/object_0").rgba = COLOURS[k]
-    return model
+    return spec
 
 
 COLOURS = ((0.96, 0.26, 0.33, 1.0), (0.35, 0.55, 0.91, 1.0))

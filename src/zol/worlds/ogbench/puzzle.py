@@ -46,7 +46,8 @@ class PuzzleWorld(ArmWorld):
     episode_length = 500
 
     def __init__(self) -> None:
-        model = build_model()
+        spec = build_spec()
+        model = compiled(spec)
         domain = Domain(
             name="puzzle-3x3",
             model=model,
@@ -60,7 +61,7 @@ class PuzzleWorld(ArmWorld):
             stage=mujoco.mjtStage.mjSTAGE_POS,
             camera=int(model.camera("front").id),
         )
-        super().__init__(domain, arm_bounds=ABOVE_BUTTONS)
+        super().__init__(domain, spec, arm_bounds=ABOVE_BUTTONS)
         self._force: Array | None = None
         self.tops: Array = _tops(model)  # places of the buttons' tops in metres, [9, 3]
         made = [
@@ -154,7 +155,7 @@ def colours_of(states: States) -> Tensor:
     return columns[..., :BUTTONS]
 
 
-def build_model() -> Model:
+def build_spec() -> "mujoco.MjSpec":
     """The table with nine buttons on it."""
     spec = table(CAMERA)
     folder = model_file("manipspace/descriptions/button_outer.xml").parent
@@ -178,7 +179,7 @@ def build_model() -> Model:
         world.append(button)
     buttons = mujoco.MjSpec.from_string(ET.tostring(outer, encoding="unicode"))
     spec.attach(buttons, frame=spec.worldbody.add_frame(), prefix="buttons/")
-    return compiled(spec)
+    return spec
 
 
 def _tops(model: Model) -> Array:
