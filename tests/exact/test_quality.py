@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from zol.bench.figures import legend_of
 from zol.bench.publish import write_report
 from zol.bench.quality import gains, quality_table, with_many_models
 from zol.bench.results import gather
@@ -61,3 +62,17 @@ def test_few_models_show_no_trend(tmp_path: Path) -> None:
     assert with_many_models(gather(few, "zoo")) == ()
     found = write_report(few, tmp_path / "few", ["md"])
     assert not any("quality" in path.name for path in found.files)
+
+
+def test_a_figures_legend_has_every_method_of_every_panel() -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(1, 2)
+    for axis, methods in zip(axes, (("zol", "lola"), ("switches",)), strict=True):
+        for method in methods:
+            axis.plot([0], [0], "o", label=method)
+    assert list(legend_of(axes, ["switches", "zol", "rela", "lola"])) == ["switches", "zol", "lola"]
+    plt.close(figure)

@@ -53,11 +53,21 @@ def improvement_panels(grid: PairedResults, path: Path) -> Path:
             axis.set_title(f"{domain} ({scores.runs} seed{'s' * (scores.runs > 1)})", color=INK)
             axis.set_xlabel(f"return − return of {grid.baseline}")
             axis.spines[["top", "right"]].set_visible(False)
-        labelled = [axis.get_legend_handles_labels() for axis in axes[0]]
-        handles, labels = max(labelled, key=lambda pair: len(pair[1]))
-        figure.legend(handles, labels, loc="lower center", ncol=min(len(labels), 6) or 1, frameon=False)
+        handles = legend_of(axes[0], methods)
+        figure.legend(
+            handles.values(), handles, loc="lower center", ncol=min(len(handles), 6) or 1, frameon=False
+        )
         figure.tight_layout(rect=(0, 0.12, 1, 1))
         return _save(plt, figure, path)
+
+
+def legend_of(axes: Sequence[Any], methods: Sequence[str]) -> dict[str, Any]:
+    """A mark of every method that some panel shows, in the order of ``methods``: panels may differ."""
+    found = {}
+    for axis in axes:
+        handles, labels = axis.get_legend_handles_labels()
+        found |= dict(zip(labels, handles, strict=True))
+    return {name: found[name] for name in methods if name in found}
 
 
 def _mark(axis: Any, interval: Interval, height: float, k: int, label: str | None) -> None:
