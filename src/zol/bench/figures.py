@@ -63,7 +63,7 @@ def improvement_panels(grid: PairedResults, path: Path) -> Path:
 
 def legend_of(axes: Sequence[Any], methods: Sequence[str]) -> dict[str, Any]:
     """A mark of every method that some panel shows, in the order of ``methods``: panels may differ."""
-    found = {}
+    found: dict[str, Any] = {}
     for axis in axes:
         handles, labels = axis.get_legend_handles_labels()
         found |= dict(zip(labels, handles, strict=True))
